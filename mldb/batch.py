@@ -1,0 +1,120 @@
+"""What a dispatcher has to write: gathered in memory, written in one transaction, forgotten only once it is committed."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import apsw
+
+from mldb.identity import now_ms
+from mldb.run import Ending, Run
+from mldb.store import models, work
+from mldb.task import Task
+
+LONGEST_BACKOFF_S = 3600.0
+
+
+class Batch:
+    """Endings, progress, log lines and values of one worker that wait to be written."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self.endings: list[Ending] = []
+        self.timeouts: list[Run] = []
+        self.stopped: list[Run] = []
+        self.returned: list[Run] = []
+        self._progress: dict[int, dict[str, Any]] = {}
+        self._lines: list[dict[str, Any]] = []
+        self._values: list[dict[str, Any]] = []
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.endings or self.timeouts or self.stopped or self.returned or self._progress or self._lines or self._values
+        )
+
+    def report(self, task: Task) -> None:
+        """Gather what a task has reported since the last time."""
+        held = {"id": task.id, "owner": self.owner, "attempt": task.attempt}
+        progress = task.take_progress()
+        if progress is not None:
+            self._progress[task.id] = {**held, "progress": progress[0], "message": progress[1]}
+        for seq, at_ms, line in task.take_lines():
+            self._lines.append({**held, "seq": seq, "at_ms": at_ms, "line": line})
+        for seq, at_ms, name, step, value in task.take_values():
+            self._values.append({**held, "seq": seq, "at_ms": at_ms, "name": name, "step": step, "value": value})
+
+    def clear(self) -> None:
+        """Forget what was written: the transaction is committed."""
+        for gathered in (self.endings, self.timeouts, self.stopped, self.returned, self._lines, self._values):
+            gathered.clear()
+        self._progress.clear()
+
+    def write(self, connection: apsw.Connection) -> None:
+        """Write all of it; the caller holds the transaction."""
+        now = now_ms()
+        self._write_reports(connection)
+        for run in self.timeouts:
+            error = f"timed out after {run.claim.timeout_s:g} s"
+            work.write(connection, "fail_job", self._failure(run, now, error, stopped=False))
+        over = [run.held(self.owner) | {"now": now} for run in self.stopped]
+        plain, rest = [], []
+        for ending in self.endings:
+            if ending.run.over is not None:
+                over.append(ending.run.held(self.owner) | {"now": now})
+            elif ending.error is None and ending.model is None:
+                plain.append(ending)
+            else:
+                rest.append(ending)
+        over += self._complete(connection, plain, now)
+        for ending in rest:
+            kept = self._fail(connection, ending, now) if ending.error else self._keep_model(connection, ending, now)
+            if not kept:
+                over.append(ending.run.held(self.owner) | {"now": now})
+        if over:
+            work.write_each(connection, "stop_job", over)
+        if self.returned:
+            work.write_each(connection, "release_job", [run.held(self.owner) for run in self.returned])
+
+    def _write_reports(self, connection: apsw.Connection) -> None:
+        # A job that completes is at 100 in a moment.
+        done = {ending.run.claim.id for ending in self.endings if ending.error is None}
+        progress = [noted for job, noted in self._progress.items() if job not in done or noted["message"] is not None]
+        if progress:
+            work.write_each(connection, "note_progress", progress)
+        if self._lines:
+            work.write_each(connection, "add_log_line", self._lines)
+        if self._values:
+            work.write_each(connection, "add_metric", self._values)
+
+    def _complete(self, connection: apsw.Connection, endings: list[Ending], now: int) -> list[dict[str, Any]]:
+        """Complete jobs; give what fences those that were not ours any more."""
+        if not endings:
+            return []
+        many = [ending.run.held(self.owner) | {"now": now, "metrics": ending.metrics} for ending in endings]
+        kept = work.write_each(connection, "complete_job", many)
+        return [held for held in many if held["id"] not in kept] if len(kept) < len(many) else []
+
+    def _keep_model(self, connection: apsw.Connection, ending: Ending, now: int) -> bool:
+        """Complete a job and keep its model, both or neither."""
+        claim = ending.run.claim
+        assert ending.model is not None
+        held = ending.run.held(self.owner)
+        if not work.write(connection, "complete_job", held | {"now": now, "metrics": ending.metrics}):
+            return False
+        models.add(connection, claim.target, ending.model, ending.metrics, claim.id, now)
+        return True
+
+    def _fail(self, connection: apsw.Connection, ending: Ending, now: int) -> bool:
+        """Fail a job, or put it back for another attempt when it has any left. Crashes count apart."""
+        run, claim = ending.run, ending.run.claim
+        assert ending.error is not None
+        failures = claim.attempt - claim.crashes
+        if failures >= claim.max_attempts:
+            return work.write(connection, "fail_job", self._failure(run, now, ending.error, stopped=True))
+        pause = min(claim.backoff_s * 2.0 ** min(failures - 1, 30), LONGEST_BACKOFF_S) * random.uniform(0.75, 1.25)
+        again = {"run_at_ms": now + round(pause * 1000), "message": f"attempt {claim.attempt} failed: {ending.error}"}
+        return work.write(connection, "postpone_job", run.held(self.owner) | again)
+
+    def _failure(self, run: Run, now: int, error: str, *, stopped: bool) -> dict[str, Any]:
+        return run.held(self.owner) | {"now": now, "error": error, "stopped": int(stopped), "message": None}

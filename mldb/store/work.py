@@ -1,0 +1,125 @@
+"""What a worker process does to its jobs: claim, finish, put back, note how far they are."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+from typing import Any
+
+import apsw
+
+from mldb.job import LARGEST_ID
+from mldb.statements import statements
+
+_POOL = statements("pool")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A job in the hands of this process. `timeout_s` and `backoff_s` are seconds; `spec_json` may be None, meaning {}."""
+
+    id: int
+    kind: str
+    target: str
+    spec_json: str | None
+    attempt: int
+    max_attempts: int
+    crashes: int
+    timeout_s: float | None
+    backoff_s: float
+
+
+def claim(
+    connection: apsw.Connection,
+    kinds: Iterable[str],
+    owner: str,
+    *,
+    free: int,
+    ahead: int,
+    tiny: Set[str],
+    last: Mapping[str, int] | None,
+    now: int,
+) -> list[Claim]:
+    """Make due jobs of these kinds ours and running; give them best first, then oldest.
+
+    At most *free* jobs of any kind, then at most *ahead* more for as long as their kinds are in *tiny*: a job that may
+    be long is not taken before a thread is free for it. *last* gives, per kind, the highest id to take.
+    """
+    found: list[tuple[int, int, str]] = []
+    for kind in kinds:
+        limits = {"kind": kind, "count": free + ahead, "last": LARGEST_ID if last is None else last.get(kind, 0)}
+        for job, priority in connection.execute(_POOL["waiting_jobs"], limits):
+            found.append((-priority, job, kind))
+    if not found:
+        return []
+    chosen: list[int] = []
+    for _, job, kind in heapq.nsmallest(free + ahead, found):
+        if len(chosen) >= free and kind not in tiny:
+            break
+        chosen.append(job)
+    if not chosen:
+        return []
+    arguments = {"ids": json.dumps(chosen), "owner": owner, "now": now}
+    # RETURNING gives rows in any order.
+    taken = sorted(connection.execute(_POOL["claim_jobs"], arguments), key=lambda row: (-row[1], row[0]))
+    return [_claim(connection, row) for row in taken]
+
+
+def _claim(connection: apsw.Connection, row: tuple[Any, ...]) -> Claim:
+    job, _, kind, target, spec, attempt, max_attempts, crashes, timeout, backoff = row
+    if spec is None:
+        spec = connection.execute(_POOL["large_spec"], {"id": job}).get
+    return Claim(job, kind, target, spec, attempt, max_attempts, crashes, timeout, backoff)
+
+
+def waiting(connection: apsw.Connection, kinds: Iterable[str], last: Mapping[str, int] | None = None) -> bool:
+    """Tell whether a due job of one of these kinds is queued, with at most the id that *last* gives for its kind."""
+    return any(
+        connection.execute(
+            _POOL["waiting_jobs"], {"kind": kind, "count": 1, "last": LARGEST_ID if last is None else last.get(kind, 0)}
+        ).get
+        is not None
+        for kind in kinds
+    )
+
+
+def write_each(connection: apsw.Connection, name: str, many: Iterable[Mapping[str, object]]) -> set[int]:
+    """Run a fenced statement of pool.sql for each set of arguments; give the ids of the jobs that were still ours."""
+    return {row[0] for row in connection.executemany(_POOL[name], many)}
+
+
+def write(connection: apsw.Connection, name: str, arguments: Mapping[str, object]) -> bool:
+    """Run a fenced statement of pool.sql; False means that the job is not ours any more."""
+    return connection.execute(_POOL[name], arguments).get is not None
+
+
+def cancelled(connection: apsw.Connection, owner: str) -> list[tuple[int, int]]:
+    """Give id and attempt of the owner's jobs that were cancelled while their bodies run."""
+    held: list[tuple[int, int]] = []
+    held.extend(connection.execute(_POOL["held_and_cancelled"], {"owner": owner}))
+    return held
+
+
+def next_due_time(connection: apsw.Connection) -> int | None:
+    """Give the earliest time for which a job waits."""
+    due: int | None = connection.execute(_POOL["next_due_time"]).get
+    return due
+
+
+def promote(connection: apsw.Connection, now: int) -> int:
+    """Make jobs whose time has come claimable; give how many."""
+    return len(connection.execute(_POOL["promote_due_jobs"], {"now": now}).fetchall())
+
+
+def last_queued(connection: apsw.Connection, kinds: Iterable[str]) -> dict[str, int]:
+    """Give, for each kind that has due jobs queued, the highest id among them."""
+    found = {kind: connection.execute(_POOL["last_queued_id"], {"kind": kind}).get for kind in kinds}
+    return {kind: job for kind, job in found.items() if job is not None}
+
+
+def restore(connection: apsw.Connection, job: int) -> Any:
+    """Give the last checkpoint of a job, None when there is none."""
+    text = connection.execute(_POOL["get_checkpoint"], {"id": job}).get
+    return None if text is None else json.loads(text)

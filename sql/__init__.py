@@ -1,0 +1,1 @@
+"""The queue, written in SQL; mldb reads the files beside this one."""
