@@ -24,7 +24,7 @@ lint: $(VENV)/.dev  ## Only the checks that run nothing
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@# APSW waits with the GIL held there, which freezes every thread of the process.
-	@! grep -rnE 'transaction_mode|with [a-z_.]*(connection|reader|writer|db)( as [a-z_]+)?:' --include=*.py mldb
+	@! grep -rnE '^ *([a-z_.]+\.transaction_mode =|with [a-z_.]*(connection|reader|writer|db)( as [a-z_]+)?:)' --include=*.py mldb
 
 bench: $(VENV)/.dev  ## Measure submits and jobs per second beside plain SQLite
 	@for script in benchmarks/bench_*.py; do $(BIN)/python $$script $(ARGS) || exit 1; done

@@ -46,7 +46,12 @@ class PoolAccess:
             return models.load(connection, name, version)
 
     def write(
-        self, task: Task, table: str, rows: Sequence[Mapping[str, object]], key: str | None, checkpoint: object
+        self,
+        task: Task,
+        table: str,
+        rows: Sequence[Mapping[str, object]],
+        key: str | None,
+        checkpoint: object,
     ) -> None:
         held = {"id": task.id, "owner": self._owner, "attempt": task.attempt}
         value = None if checkpoint is None else as_json(checkpoint, "a checkpoint")

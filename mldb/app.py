@@ -40,21 +40,26 @@ class Connection(apsw.Connection):
         self.user_process = os.getpid()
 
     def execute(self, *arguments: Any, **options: Any) -> apsw.Cursor:
+        """As apsw.Connection.execute."""
         self._used()
         return super().execute(*arguments, **options)
 
     def executemany(self, *arguments: Any, **options: Any) -> apsw.Cursor:
+        """As apsw.Connection.executemany."""
         self._used()
         return super().executemany(*arguments, **options)
 
     def cursor(self) -> apsw.Cursor:
+        """As apsw.Connection.cursor."""
         self._used()
         return super().cursor()
 
     def _used(self) -> None:
         self.user_thread = threading.get_ident()
         if os.getpid() != self.user_process:
-            raise Forked("this connection was opened before fork() and belongs to the parent process; open the file again")
+            raise Forked(
+                "this connection was opened before fork() and belongs to the parent process; open the file again"
+            )
 
 
 def open(  # noqa: A001 - users write mldb.open(...)
@@ -176,7 +181,9 @@ def _put_back_on_sigterm(pool: Pool) -> None:
 
 def _on_sigterm(number: int, _frame: FrameType | None) -> None:
     # The main thread may hold a lock that the pool needs: the stop goes on beside it, and is not waited for long.
-    threads = [threading.Thread(target=pool.stop, kwargs={"drain": False, "timeout": None}, daemon=True) for pool in _pools]
+    threads = [
+        threading.Thread(target=pool.stop, kwargs={"drain": False, "timeout": None}, daemon=True) for pool in _pools
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,4 +1,4 @@
-"""What a dispatcher has to write: gathered in memory, written in one transaction, forgotten only once it is committed."""
+"""What a dispatcher has to write: gathered in memory, written in one transaction, forgotten once it is committed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,13 @@ class Batch:
 
     def __bool__(self) -> bool:
         return bool(
-            self.endings or self.timeouts or self.stopped or self.returned or self._progress or self._lines or self._values
+            self.endings
+            or self.timeouts
+            or self.stopped
+            or self.returned
+            or self._progress
+            or self._lines
+            or self._values
         )
 
     def report(self, task: Task) -> None:
@@ -91,16 +97,18 @@ class Batch:
         """Complete jobs; give what fences those that were not ours any more."""
         if not endings:
             return []
-        many = [ending.run.held(self.owner) | {"now": now, "metrics": ending.metrics} for ending in endings]
-        kept = work.write_each(connection, "complete_job", many)
-        return [held for held in many if held["id"] not in kept] if len(kept) < len(many) else []
+        many = [(ending.run.claim.id, ending.run.claim.attempt, ending.metrics) for ending in endings]
+        kept = work.complete(connection, self.owner, many, now)
+        if len(kept) == len(many):
+            return []
+        lost = [ending.run for ending in endings if ending.run.claim.id not in kept]
+        return [run.held(self.owner) | {"now": now} for run in lost]
 
     def _keep_model(self, connection: apsw.Connection, ending: Ending, now: int) -> bool:
         """Complete a job and keep its model, both or neither."""
         claim = ending.run.claim
         assert ending.model is not None
-        held = ending.run.held(self.owner)
-        if not work.write(connection, "complete_job", held | {"now": now, "metrics": ending.metrics}):
+        if not work.complete(connection, self.owner, [(claim.id, claim.attempt, ending.metrics)], now):
             return False
         models.add(connection, claim.target, ending.model, ending.metrics, claim.id, now)
         return True
@@ -113,7 +121,10 @@ class Batch:
         if failures >= claim.max_attempts:
             return work.write(connection, "fail_job", self._failure(run, now, ending.error, stopped=True))
         pause = min(claim.backoff_s * 2.0 ** min(failures - 1, 30), LONGEST_BACKOFF_S) * random.uniform(0.75, 1.25)
-        again = {"run_at_ms": now + round(pause * 1000), "message": f"attempt {claim.attempt} failed: {ending.error}"}
+        again = {
+            "run_at_ms": now + round(pause * 1000),
+            "message": f"attempt {claim.attempt} failed: {ending.error}",
+        }
         return work.write(connection, "postpone_job", run.held(self.owner) | again)
 
     def _failure(self, run: Run, now: int, error: str, *, stopped: bool) -> dict[str, Any]:

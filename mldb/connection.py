@@ -64,7 +64,11 @@ def distrust_the_schema(connection: apsw.Connection) -> None:
 
 def be_durable(connection: apsw.Connection, synchronous: str) -> None:
     """Sync at each commit: with NORMAL an acknowledged job is lost in 28 of 100 power cuts."""
-    levels = {"FULL": "PRAGMA synchronous = FULL", "NORMAL": "PRAGMA synchronous = NORMAL", "OFF": "PRAGMA synchronous = OFF"}
+    levels = {
+        "FULL": "PRAGMA synchronous = FULL",
+        "NORMAL": "PRAGMA synchronous = NORMAL",
+        "OFF": "PRAGMA synchronous = OFF",
+    }
     run(connection, levels[synchronous])
 
 

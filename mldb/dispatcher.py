@@ -255,9 +255,7 @@ class Dispatcher:
 
     def _begin(self, claimed: list[work.Claim], now: float) -> None:
         for claim in claimed:
-            task = Task(
-                claim.id, claim.kind, claim.target, claim.spec_json, claim.attempt, self._access, self.report
-            )
+            task = Task(claim.id, claim.kind, claim.target, claim.spec_json, claim.attempt, self._access, self.report)
             run = Run(claim, self._handlers[claim.kind], task, now)
             self._held[claim.id] = run
             if claim.timeout_s is not None:
@@ -352,7 +350,11 @@ class Dispatcher:
                         workers.forget(self._connection, self.worker.id)
             except (apsw.Error, MldbError) as error:
                 if time.monotonic() > deadline:
-                    _log.error("%s: could not put running jobs back (%s); they are queued again by the next worker", self.file.path, error)
+                    _log.error(
+                        "%s: could not put running jobs back (%s); they are queued again by the next worker",
+                        self.file.path,
+                        error,
+                    )
                     return
                 self._watch.wait(0.1)
             else:
@@ -361,5 +363,10 @@ class Dispatcher:
 
     def _complain(self, error: Exception) -> None:
         self._troubles = min(self._troubles + 1, 10)
-        if self._troubles == 1 or self._troubles == 10:
-            _log.error("%s: the queue cannot write (%s: %s); it tries again", self.file.path, type(error).__name__, error)
+        if self._troubles in (1, 10):
+            _log.error(
+                "%s: the queue cannot write (%s: %s); it tries again",
+                self.file.path,
+                type(error).__name__,
+                error,
+            )

@@ -25,7 +25,15 @@ from mldb.surface import Surface
 
 _FIRST_CHUNK: Final = 64
 _LARGEST_CHUNK: Final = 2048
-_SUBMITTED: Final = {"kind": 1, "target_name": 2, "spec_json": 9, "priority": 11, "run_at_ms": 12, "max_attempts": 14, "tag": 19}
+_SUBMITTED: Final = {
+    "kind": 1,
+    "target_name": 2,
+    "spec_json": 9,
+    "priority": 11,
+    "run_at_ms": 12,
+    "max_attempts": 14,
+    "tag": 19,
+}
 _ID, _STATUS = 0, 3
 _EQ, _GT, _GE, _LT, _LE = (
     apsw.SQLITE_INDEX_CONSTRAINT_EQ,
@@ -147,7 +155,7 @@ class JobsTable:
         if rowid is not None or not given <= _SUBMITTED.keys():
             wrong = "id" if rowid is not None else min(given - _SUBMITTED.keys())
             raise UsageError(
-                f"INSERT INTO ML_JOBS cannot set {wrong}; give {', '.join(_SUBMITTED)}, or use ml_submit() for other options"
+                f"INSERT INTO ML_JOBS cannot set {wrong}; give {', '.join(_SUBMITTED)}, or use ml_submit()"
             )
         options = {
             name: row[column]
@@ -171,7 +179,9 @@ class JobsTable:
         """Cancel a job; anything else is refused."""
         changed = [name for name, value in zip(self.names, fields, strict=True) if value is not apsw.no_change]
         if row != newrowid or changed != ["status"] or fields[_STATUS] != "cancelled":
-            raise UsageError("the only change to ML_JOBS is SET status = 'cancelled'; submit another job for anything else")
+            raise UsageError(
+                "the only change to ML_JOBS is SET status = 'cancelled'; submit another job for anything else"
+            )
         with self._writing() as connection:
             jobs.cancel(connection, row, now_ms())
 
@@ -181,7 +191,9 @@ class JobsTable:
             with self._writing() as connection:
                 jobs.delete(connection, [row])
         except apsw.ConstraintError as error:
-            raise UsageError(f"job {row} is not over, so it cannot be deleted; cancel it with ml_cancel({row}) first") from error
+            raise UsageError(
+                f"job {row} is not over, so it cannot be deleted; cancel it with ml_cancel({row}) first"
+            ) from error
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[apsw.Connection]:
@@ -209,7 +221,11 @@ class JobsCursor:
         table = self._table
         table.surface.require_ready()
         wanted = json.loads(plan)
-        request: dict[str, Any] = {"first": 0, "last": jobs.last_id(table.connection), "descending": wanted["down"]}
+        request: dict[str, Any] = {
+            "first": 0,
+            "last": jobs.last_id(table.connection),
+            "descending": wanted["down"],
+        }
         self._left, self._exact, possible = LARGEST_ID, True, True
         for word, value in zip(wanted["use"], arguments, strict=True):
             if word == "limit":

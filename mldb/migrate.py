@@ -38,9 +38,11 @@ def prepare(connection: apsw.Connection, *, plan: Sequence[Step] | None = None) 
     if not wal:
         switch_to_wal(connection)
         done.append("switched to WAL")
-    for step in plan[version:]:
-        if _apply(connection, step, plan):
-            done.append("made the queue's tables" if step.version == 1 else f"applied step {step.version}, {step.name}")
+    done += [
+        "made the queue's tables" if step.version == 1 else f"applied step {step.version}, {step.name}"
+        for step in plan[version:]
+        if _apply(connection, step, plan)
+    ]
     return done
 
 
@@ -59,7 +61,7 @@ def require_wal(connection: apsw.Connection) -> None:
         raise UsageError(f"the queue needs journal mode WAL and the database is in mode {mode}; run SELECT ml_init()")
     if run(connection, "PRAGMA main.locking_mode")[0][0] != "normal":
         raise UsageError(
-            "this connection locks the database exclusively, so no worker can reach it; run PRAGMA locking_mode = NORMAL"
+            "this connection locks the database exclusively and keeps workers out; run PRAGMA locking_mode = NORMAL"
         )
 
 
@@ -70,7 +72,7 @@ def installed_version(connection: apsw.Connection, plan: Sequence[Step]) -> int:
     """
     found = {
         name.lower(): (kind, sql)
-        for kind, name, sql in run(connection, "SELECT type, name, sql FROM main.sqlite_schema WHERE sql IS NOT NULL")
+        for kind, name, sql in run(connection, "SELECT type, name, sql FROM main.sqlite_schema WHERE sql > ''")
         if name.lower().startswith("ml_")
     }
     if "ml_schema" not in found:
@@ -89,7 +91,9 @@ def installed_version(connection: apsw.Connection, plan: Sequence[Step]) -> int:
     expected = _objects(tuple(plan[:version]))
     for name, made in expected.items():
         if found.get(name) != made:
-            raise ForeignSchema(f"{name} in this database is not as mldb made it; use another file, or a backup of this one")
+            raise ForeignSchema(
+                f"{name} in this database is not as mldb made it; use another file, or a backup of this one"
+            )
     if "ml_jobs" in found:
         raise ForeignSchema("ml_jobs in this database hides the virtual table ML_JOBS; rename it")
     return int(version)
@@ -139,6 +143,9 @@ def _objects(plan: tuple[Step, ...]) -> dict[str, tuple[str, str]]:
     for step in plan:
         for _ in memory.execute(step.sql):
             pass
-    rows = run(memory, "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name LIKE 'ml\\_%' ESCAPE '\\'")
+    rows = run(
+        memory,
+        "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name LIKE 'ml\\_%' ESCAPE '\\'",
+    )
     memory.close()
     return {name.lower(): (kind, sql) for kind, name, sql in rows}

@@ -19,7 +19,7 @@ MOST_LOADED: Final = 16
 
 
 class Predictions:
-    """The models that one connection predicts with. A new version of a model has another digest, so it is loaded anew."""
+    """The models that one connection predicts with. A new version has another digest, so it is loaded anew."""
 
     def __init__(self) -> None:
         self._loaded: OrderedDict[tuple[str, str], Predictor] = OrderedDict()
@@ -34,7 +34,9 @@ class Predictions:
         try:
             values = json.loads(row)
         except (ValueError, RecursionError) as error:
-            raise UsageError(f"ml_predict: the row is not valid JSON ({error}); make it with json_object(...)") from error
+            raise UsageError(
+                f"ml_predict: the row is not valid JSON ({error}); make it with json_object(...)"
+            ) from error
         if not isinstance(values, dict):
             raise UsageError("ml_predict: the row must be a JSON object; make it with json_object(...)")
         return self._predictor(connection, model).predict(values)

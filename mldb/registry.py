@@ -55,7 +55,9 @@ def handler(kind: str, *, queries: tuple[str, ...] = ()) -> Callable[[Function],
     def register(function: Function) -> Function:
         known = _registered.get(kind)
         if known is not None and known.function is not function:
-            raise UsageError(f"kind {kind!r} already has the handler {known.function.__qualname__}; choose another name")
+            raise UsageError(
+                f"kind {kind!r} already has the handler {known.function.__qualname__}; choose another name"
+            )
         _registered[kind] = Handler(kind, function, queries)
         return function
 

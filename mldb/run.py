@@ -21,7 +21,7 @@ LARGEST_RESULT: Final = 1_048_576
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a body ended, after so many seconds: with metrics (JSON text or None) and perhaps a model, or with an error."""
+    """How a body ended, after so many seconds: with metrics (JSON text) and perhaps a model, or with an error."""
 
     run: Run
     seconds: float

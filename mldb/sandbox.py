@@ -81,6 +81,8 @@ _FAULTS = (  # raised when the query is at fault, not the file, the disk or anot
 def check(connection: apsw.Connection, sql: str) -> tuple[str, ...]:
     """Prepare a query without running it and give the names of its columns.
 
+    No statement may be running on `connection`: a change of its settings would abort it.
+
     Raises QueryRefused, which says what was refused and what to do, unless it is one SELECT (or VALUES) that
     reads users' tables and views, calls only `FUNCTIONS`, and gives each column a name of its own.
     """
@@ -138,9 +140,7 @@ def read(
                 if len(rows) > most_rows:
                     raise QueryRefused(f"the query gives more than {most_rows:,} rows; narrow it with WHERE")
                 if rows.size > most_bytes:
-                    raise QueryRefused(
-                        f"the query gives more than {most_bytes:,} bytes; select fewer columns"
-                    )
+                    raise QueryRefused(f"the query gives more than {most_bytes:,} bytes; select fewer columns")
                 check_time()
         except BaseException:
             rows.close()
@@ -280,9 +280,7 @@ class _Sandbox:
                 (json.dumps(sorted(self._reads)),),
             ).fetchall()
             self.sources = {str(name): str(kind) for name, kind, _ in found}
-            others = {one for one in self._reads if one.lower() not in TABLE_FUNCTIONS} - {
-                row[2] for row in found
-            }
+            others = {one for one in self._reads if one.lower() not in TABLE_FUNCTIONS} - {row[2] for row in found}
             if others:
                 modules = {row[0] for row in self._connection.execute("SELECT name FROM pragma_module_list")}
                 for name in sorted(others):

@@ -11,6 +11,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Protocol
 
 import apsw
@@ -25,8 +26,11 @@ _MOST_IDLE_READERS = 4
 class Listener(Protocol):
     """What wants to know of commits of this process: its pools."""
 
-    def wake(self) -> None: ...
-    def cancelled(self, job: int) -> None: ...
+    def wake(self) -> None:
+        """A job was committed."""
+
+    def cancelled(self, job: int) -> None:
+        """A job was cancelled."""
 
 
 class SharedFile:
@@ -112,7 +116,7 @@ def shared_file(path: str, *, vfs: str | None = None, synchronous: str = "FULL")
 
     The file is known by device and inode (from stat, which opens nothing), so that two paths to it share one lock.
     """
-    status = os.stat(path)
+    status = Path(path).stat()
     key = (os.getpid(), status.st_dev, status.st_ino)
     with _guard:
         found = _files.get(key)
@@ -127,7 +131,9 @@ def plain_errors(path: str) -> Iterator[None]:
     try:
         yield
     except apsw.ReadOnlyError as error:
-        raise ReadOnly(f"{path} cannot be written here; open it for writing, or check the rights of the file") from error
+        raise ReadOnly(
+            f"{path} cannot be written here; open it for writing, or check the rights of the file"
+        ) from error
     except apsw.BusyError as error:
         if getattr(error, "extendedresult", None) == apsw.SQLITE_BUSY_SNAPSHOT:
             raise Busy(

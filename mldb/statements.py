@@ -25,9 +25,9 @@ class Step:
 
 
 def parse(text: str) -> dict[str, str]:
-    """Give the statements of a file by name.
+    r"""Give the statements of a file by name.
 
-    >>> parse("-- name: one\\n-- Gives 1.\\nSELECT 1;\\n")
+    >>> parse("-- name: one\n-- Gives 1.\nSELECT 1;\n")
     {'one': 'SELECT 1'}
     """
     parts = _NAME.split(text)

@@ -18,7 +18,7 @@ import apsw
 
 from mldb import migrate
 from mldb.connection import main_file, run
-from mldb.errors import MldbError, ReadOnly, UsageError
+from mldb.errors import ReadOnly, UsageError
 from mldb.identity import now_ms
 from mldb.predict import Predictions
 from mldb.queries import check_queries
@@ -153,7 +153,9 @@ class Surface:
         self.require_ready()
         connection = self._connection
         if connection.readonly("main") or run(connection, "PRAGMA query_only")[0][0]:
-            raise ReadOnly("this connection is read-only, so it cannot change jobs or wait for them; open it for writing")
+            raise ReadOnly(
+                "this connection is read-only, so it cannot change jobs or wait for them; open it for writing"
+            )
 
     def _inside(self) -> bool:
         connection = self._connection
@@ -214,11 +216,20 @@ def job_id(function: str, value: object) -> int:
 
 def seconds_of(function: str, value: object) -> float:
     """Give an argument as seconds from 0; raise UsageError."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or not 0 <= value <= 1e10:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not math.isfinite(value)
+        or not 0 <= value <= 1e10
+    ):
         raise UsageError(f"{function}: seconds must be a number from 0, not {shown(value)}")
     return float(value)
 
 
 def shown(value: object) -> str:
     """Give a value as SQL would write it, shortened."""
-    return apsw.format_sql_value(value)[:60] if isinstance(value, (str, int, float, bytes, type(None))) else repr(value)[:60]
+    return (
+        apsw.format_sql_value(value)[:60]
+        if isinstance(value, (str, int, float, bytes, type(None)))
+        else repr(value)[:60]
+    )

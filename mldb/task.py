@@ -26,20 +26,24 @@ MOST_VALUES: Final = 100_000
 
 
 class Access(Protocol):
-    """How a task reaches the database; `Task` documents each."""
+    """How a task reaches the database."""
 
-    def rows(self, task: Task, sql: str, params: Sequence[object] | Mapping[str, object]) -> Rows: ...
-    def tables(self, sql: str) -> tuple[str, ...]: ...
-    def model(self, reference: str) -> StoredModel: ...
+    def rows(self, task: Task, sql: str, params: Sequence[object] | Mapping[str, object]) -> Rows:
+        """See Task.rows."""
+
+    def tables(self, sql: str) -> tuple[str, ...]:
+        """See Task.tables."""
+
+    def model(self, reference: str) -> StoredModel:
+        """See Task.model."""
+
     def write(
-        self,
-        task: Task,
-        table: str,
-        rows: Sequence[Mapping[str, object]],
-        key: str | None,
-        checkpoint: object,
-    ) -> None: ...
-    def restore(self, job: int) -> Any: ...
+        self, task: Task, table: str, rows: Sequence[Mapping[str, object]], key: str | None, checkpoint: object
+    ) -> None:
+        """See Task.write."""
+
+    def restore(self, job: int) -> Any:
+        """See Task.restore."""
 
 
 class Task:

@@ -1,6 +1,6 @@
-"""Writes rows of a handler into a table of the user. The only SQL of ours that is made at run time: names cannot be bound.
+"""Writes rows of a handler into a table of the user.
 
-Names are quoted; values are always bound.
+The only SQL of ours that is made at run time, since names cannot be bound: they are quoted, and values are bound.
 """
 
 from __future__ import annotations

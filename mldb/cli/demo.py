@@ -64,6 +64,7 @@ FROM (
     ORDER BY f.flight * 7919 % 1009 LIMIT 8
 )"""
 
+
 def add_commands(commands: Commands) -> None:
     """Add `demo`."""
     demo = commands.add_parser(
@@ -110,15 +111,13 @@ def _show(queue: Queue, rows: Path) -> None:
     start = time.monotonic()
     counts = flights.load(connection, rows)
     took = time.monotonic() - start
-    console.print(
-        ", ".join(f"{name}: {count:,} rows" for name, count in counts.items()) + f" in {took:.1f} s"
-    )
+    console.print(", ".join(f"{name}: {count:,} rows" for name, count in counts.items()) + f" in {took:.1f} s")
 
     _say(console, "2. Training is submitted in SQL. It returns at once; workers in the background do it.")
     for sql in (TRAIN, TRAIN_LATE):
         _run(console, connection, sql, "job")
 
-    _say(console, "3. They train while this program goes on. It only looks, and this is what it sees:")
+    _say(console, "3. They train in the background, and ML_JOBS says how far they are:")
     jobs = _follow(console, queue)
     _say(
         console,

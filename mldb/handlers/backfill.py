@@ -68,8 +68,7 @@ def backfill(task: Task) -> dict[str, Any]:
                 last, started = row[key_at], True
             answers = predictor.predict_many(columns)
             written = [
-                {options.key: row[key_at], options.column: answer}
-                for row, answer in zip(batch, answers, strict=True)
+                {options.key: row[key_at], options.column: answer} for row, answer in zip(batch, answers, strict=True)
             ]
             done = {
                 "rows": done["rows"] + len(batch),

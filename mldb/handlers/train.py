@@ -33,6 +33,9 @@ def train(task: Task) -> Result:
     trained = training.train(table, options, watch)
     for line in trained.log:
         task.log(line)
+    for name, value in trained.metrics.items():
+        if isinstance(value, float):
+            task.log_metric(name, value)
     model = Model(
         format=trained.format,
         content=trained.content,

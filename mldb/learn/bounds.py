@@ -31,9 +31,7 @@ def check(estimator: Any, width: int, classes: int) -> None:
     _require(getattr(estimator, "n_features_in_", None) == width, "its number of columns is wrong")
     if classes:
         known = np.asarray(estimator.classes_)
-        _require(
-            known.dtype.kind == "i" and known.ndim == 1 and 0 < len(known) <= classes, "its classes are wrong"
-        )
+        _require(known.dtype.kind == "i" and known.ndim == 1 and 0 < len(known) <= classes, "its classes are wrong")
         _require(bool(((known >= 0) & (known < classes)).all()), "its classes are wrong")
     checker = _CHECKS.get(type(estimator).__name__)
     if checker is not None:
@@ -61,9 +59,7 @@ def _tree(tree: Any, width: int, values: int) -> None:
     _require(type(tree) is Tree, "it holds a stranger in place of a tree")
     # The count comes first: the arrays below are views of that length on the tree's memory.
     _require(1 <= tree.node_count <= tree.capacity, "a tree's node count is out of bounds")
-    _require(
-        (tree.n_features, tree.n_outputs, tree.max_n_classes) == (width, 1, values), "a tree's shape is wrong"
-    )
+    _require((tree.n_features, tree.n_outputs, tree.max_n_classes) == (width, 1, values), "a tree's shape is wrong")
     left, right = tree.children_left, tree.children_right
     inner = left != LEAF
     _require(bool((right[~inner] == LEAF).all()), "a tree's leaf has a child")

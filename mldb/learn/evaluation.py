@@ -20,8 +20,7 @@ FEWEST_TO_SPLIT = 10
 Rows = NDArray[np.intp]
 # Whether more is better.
 METRICS = {
-    CLASSIFICATION: dict.fromkeys(("accuracy", "f1", "precision", "recall", "roc_auc"), True)
-    | {"log_loss": False},
+    CLASSIFICATION: dict.fromkeys(("accuracy", "f1", "precision", "recall", "roc_auc"), True) | {"log_loss": False},
     "regression": {"r2": True, "mae": False, "rmse": False},
 }
 
@@ -83,9 +82,7 @@ def evaluate(estimator: Any, x: NDArray[np.float64], y: NDArray[Any], target: Ta
 
 
 def _labels(y: NDArray[Any], predicted: NDArray[Any]) -> dict[str, float]:
-    precision, recall, f1, _ = metrics.precision_recall_fscore_support(
-        y, predicted, average="macro", zero_division=0.0
-    )
+    precision, recall, f1, _ = metrics.precision_recall_fscore_support(y, predicted, average="macro", zero_division=0.0)
     return {
         "accuracy": metrics.accuracy_score(y, predicted),
         "f1": f1,

@@ -133,9 +133,7 @@ def _drop_recoding(boosting: Any) -> None:
     if step is None:
         return
     encoder = step.named_transformers_["encoder"]
-    leading = (
-        boosting.is_categorical_.argmin() if not boosting.is_categorical_.all() else boosting.n_features_in_
-    )
+    leading = boosting.is_categorical_.argmin() if not boosting.is_categorical_.all() else boosting.n_features_in_
     same = all(np.array_equal(known, np.arange(len(known))) for known in encoder.categories_)
     if same and leading == len(encoder.categories_):
         boosting._preprocessor = None

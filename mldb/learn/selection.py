@@ -82,9 +82,7 @@ def _score(name: str, rows: Candidates, part: Part, watch: Watch) -> dict[str, f
     if algorithm.layout != CODES:
         slots = densify(rows.codes, before).slots
         before, after = dense(before, slots), dense(after, slots)
-    estimator = algorithm.build(
-        rows.target.task, {}, rows.seed, rows=len(train), categories=rows.codes.code_columns
-    )
+    estimator = algorithm.build(rows.target.task, {}, rows.seed, rows=len(train), categories=rows.codes.code_columns)
     fitting.fit(algorithm, estimator, before, rows.y[train], watch)
     return evaluation.evaluate(estimator, after, rows.y[test], rows.target)
 

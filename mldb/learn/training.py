@@ -222,8 +222,7 @@ def _details(sample: _Sample, fitted: _Fitted, options: TrainingOptions) -> dict
         "notes": {column.name: column.note for column in sample.columns if column.note},
         "excluded": {column.name: column.reason for column in sample.excluded},
         "statistics": {
-            column.name: statistics.summary(column.type, sample.train[column.name])
-            for column in sample.columns
+            column.name: statistics.summary(column.type, sample.train[column.name]) for column in sample.columns
         },
         "libraries": artifact.libraries(),
         **_choice(fitted.choice),

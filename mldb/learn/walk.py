@@ -173,6 +173,4 @@ def _predictor_nodes(tree: Any) -> list[Node]:
 
 
 def _members(bits: Any) -> frozenset[int]:
-    return frozenset(
-        32 * at + bit for at, word in enumerate(bits.tolist()) for bit in range(32) if word >> bit & 1
-    )
+    return frozenset(32 * at + bit for at, word in enumerate(bits.tolist()) for bit in range(32) if word >> bit & 1)

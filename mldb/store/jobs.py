@@ -16,17 +16,22 @@ _JOBS = statements("jobs")
 _SUBMIT = statements("submit")
 
 
-def submit(
-    connection: apsw.Connection, kind: object, target: object, spec: object, options: object, now: int
-) -> int:
+def submit(connection: apsw.Connection, kind: object, target: object, spec: object, options: object, now: int) -> int:
     """Add a job and give its id, or the id of the live job that has the same unique key.
 
     `spec` and `options` are the texts of JSON objects or None. Two statements when a unique key is given: the caller
     holds a write transaction then. Raises UsageError, in the words of `submission_problem`.
     """
-    if options is None and isinstance(kind, str) and isinstance(target, str) and (spec is None or isinstance(spec, str)):
+    if (
+        options is None
+        and isinstance(kind, str)
+        and isinstance(target, str)
+        and (spec is None or isinstance(spec, str))
+    ):
         try:
-            return int(connection.execute(_JOBS["submit_job"], {"kind": kind, "target": target, "spec": spec, "now": now}).get)
+            return int(
+                connection.execute(_JOBS["submit_job"], {"kind": kind, "target": target, "spec": spec, "now": now}).get
+            )
         except apsw.ConstraintError as error:
             require_sound(connection, kind, target, spec, options)
             raise UsageError(str(error)) from error
@@ -65,7 +70,9 @@ def retry(connection: apsw.Connection, job: int, now: int) -> int | None:
     except apsw.ConstraintError as error:
         raise UsageError(str(error).removeprefix("ConstraintError: ")) from error
     if new is None and status(connection, job) is not None:
-        raise UsageError(f"job {job} is not over yet; wait for it with ml_wait({job}), or cancel it with ml_cancel({job})")
+        raise UsageError(
+            f"job {job} is not over yet; wait for it with ml_wait({job}), or cancel it with ml_cancel({job})"
+        )
     return new
 
 

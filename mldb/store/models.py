@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-
 import apsw
 
 from mldb.errors import ModelError
@@ -14,9 +13,7 @@ from mldb.statements import statements
 _MODELS = statements("models")
 
 
-def add(
-    connection: apsw.Connection, name: str, model: Model, metrics: str | None, job: int, now: int
-) -> int:
+def add(connection: apsw.Connection, name: str, model: Model, metrics: str | None, job: int, now: int) -> int:
     """Keep a model as the next version of its name and make it the active one; give its number.
 
     The caller holds a write transaction.
@@ -63,7 +60,9 @@ def load(connection: apsw.Connection, name: str, version: int) -> StoredModel:
     """Give a version with its content; raise ModelError when it is not there."""
     row = connection.execute(_MODELS["load_model"], {"name": name, "version": version}).fetchone()
     if row is None:
-        raise ModelError(f"model {name!r} has no version {version} any more; SELECT * FROM ML_MODELS lists what there is")
+        raise ModelError(
+            f"model {name!r} has no version {version} any more; SELECT * FROM ML_MODELS lists what there is"
+        )
     name, version, digest, form, content, algorithm, task, target, features, query, details = row
     return StoredModel(
         name=name,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ _POOL = statements("pool")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A job in the hands of this process. `timeout_s` and `backoff_s` are seconds; `spec_json` may be None, meaning {}."""
+    """A job in the hands of this process. `timeout_s` and `backoff_s` are seconds; a `spec_json` of None means {}."""
 
     id: int
     kind: str
@@ -38,7 +39,7 @@ def claim(
     *,
     free: int,
     ahead: int,
-    tiny: Set[str],
+    tiny: AbstractSet[str],
     last: Mapping[str, int] | None,
     now: int,
 ) -> list[Claim]:
@@ -49,7 +50,11 @@ def claim(
     """
     found: list[tuple[int, int, str]] = []
     for kind in kinds:
-        limits = {"kind": kind, "count": free + ahead, "last": LARGEST_ID if last is None else last.get(kind, 0)}
+        limits = {
+            "kind": kind,
+            "count": free + ahead,
+            "last": LARGEST_ID if last is None else last.get(kind, 0),
+        }
         for job, priority in connection.execute(_POOL["waiting_jobs"], limits):
             found.append((-priority, job, kind))
     if not found:
@@ -78,11 +83,20 @@ def waiting(connection: apsw.Connection, kinds: Iterable[str], last: Mapping[str
     """Tell whether a due job of one of these kinds is queued, with at most the id that *last* gives for its kind."""
     return any(
         connection.execute(
-            _POOL["waiting_jobs"], {"kind": kind, "count": 1, "last": LARGEST_ID if last is None else last.get(kind, 0)}
+            _POOL["waiting_jobs"],
+            {"kind": kind, "count": 1, "last": LARGEST_ID if last is None else last.get(kind, 0)},
         ).get
         is not None
         for kind in kinds
     )
+
+
+def complete(
+    connection: apsw.Connection, owner: str, endings: Sequence[tuple[int, int, str | None]], now: int
+) -> set[int]:
+    """End jobs with their results, each id, attempt and metrics; give the ids of those that were still ours."""
+    arguments = {"owner": owner, "now": now, "endings": json.dumps(endings)}
+    return {row[0] for row in connection.execute(_POOL["complete_jobs"], arguments)}
 
 
 def write_each(connection: apsw.Connection, name: str, many: Iterable[Mapping[str, object]]) -> set[int]:
