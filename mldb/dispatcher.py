@@ -68,7 +68,7 @@ class Dispatcher:
         self.worker = worker
         self.threads = threads
         self.stop: Stop | None = None
-        self.idle_since = time.monotonic()
+        self._idle_since = time.monotonic()
         self._all_handlers = handlers
         self._access = access
         self._hand_out = hand_out
@@ -85,8 +85,14 @@ class Dispatcher:
         self._generation = -1
         self._next_beat = self._next_sweep = self._next_flush = self._next_hand_back = 0.0
         self._troubles = 0
+        self._stalled = False
+        self._in_doubt = False
 
     # For other threads.
+
+    def idle_seconds(self) -> float:
+        """Give for how long no job has been in hand."""
+        return 0.0 if self._held else time.monotonic() - self._idle_since
 
     def report(self, task: Task) -> None:
         """Note that a task has something to write."""
@@ -153,11 +159,13 @@ class Dispatcher:
         due = self.stop is None and self._is_due()
         free, ahead = self._room()
         claim = free + ahead > 0 and work.waiting(self._connection, self._handlers, self._last())
-        if not (self._batch or beat or due or claim):
+        if not (self._batch or beat or due or claim or self._in_doubt):
             return False
         claimed: list[work.Claim] = []
         with self.file.lock, plain_errors(self.file.path), transaction(self._connection):
             self._batch.write(self._connection)
+            if self._in_doubt:
+                self._release_unknown()
             if beat:
                 self._beat()
             if due:
@@ -166,11 +174,14 @@ class Dispatcher:
                 claimed = self._claim()
         if beat:
             self._next_beat = now + BEAT_S
+        self._in_doubt = False
         self._forget_written()
         self._begin(claimed, now)
         return bool(claimed or self._endings)
 
     def _take_endings(self) -> None:
+        if self._endings:
+            self._stalled = False
         while self._endings:
             ending = self._endings.popleft()
             self._batch.endings.append(ending)
@@ -208,6 +219,7 @@ class Dispatcher:
                 if run.began is None and now - run.claimed > HAND_BACK_S and run.over is None and run.bar():
                     run.over = "released"
                     self._batch.returned.append(run)
+                    self._stalled = True
 
     def _take_reports(self, now: float) -> None:
         self._next_flush = now + FLUSH_S
@@ -225,6 +237,8 @@ class Dispatcher:
         in_hand = len(self._held) - len(self._batch.endings) - len(self._batch.returned)
         fastest = min(self._tempo.values(), default=_TINY_S)
         ahead = min(MOST_AHEAD, int(self.threads * _AHEAD_S / max(fastest, 1e-6))) if fastest < _TINY_S else 0
+        if self._stalled:
+            ahead = 0  # the last ones found no thread; wait until a body ends
         return max(0, self.threads - in_hand), max(0, min(ahead, self.threads + ahead - in_hand))
 
     def _last(self) -> Mapping[str, int] | None:
@@ -252,6 +266,7 @@ class Dispatcher:
         for run in self._batch.stopped + self._batch.returned:
             self._held.pop(run.claim.id, None)
         self._batch.clear()
+        self._idle_since = time.monotonic()
 
     def _begin(self, claimed: list[work.Claim], now: float) -> None:
         for claim in claimed:
@@ -262,8 +277,6 @@ class Dispatcher:
                 self._timed.add(run)
         for claim in claimed:
             self._hand_out(self._held[claim.id])
-        if self._held:
-            self.idle_since = time.monotonic()
 
     def _patience(self, now: float) -> float:
         """Give for how many seconds there is nothing to do unless something happens."""
@@ -361,7 +374,15 @@ class Dispatcher:
                 self._forget_written()
                 return
 
+    def _release_unknown(self) -> None:
+        """Put back what the file says is ours and we do not have: a claim whose commit seemed to fail and did not."""
+        for job, attempt in work.held(self._connection, self.worker.id):
+            if job not in self._held:
+                held = {"id": job, "owner": self.worker.id, "attempt": attempt}
+                work.write(self._connection, "release_job", held)
+
     def _complain(self, error: Exception) -> None:
+        self._in_doubt = True
         self._troubles = min(self._troubles + 1, 10)
         if self._troubles in (1, 10):
             _log.error(

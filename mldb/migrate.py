@@ -22,8 +22,6 @@ def prepare(connection: apsw.Connection, *, plan: Sequence[Step] | None = None) 
     Raises UsageError (no file, inside a transaction), ReadOnly, NewerSchema, ForeignSchema or Busy.
     """
     path = main_file(connection)
-    if connection.in_transaction:
-        raise UsageError("the queue cannot be set up inside a transaction; COMMIT or ROLLBACK first")
     plan = steps() if plan is None else plan
     done: list[str] = []
     try:
@@ -33,6 +31,8 @@ def prepare(connection: apsw.Connection, *, plan: Sequence[Step] | None = None) 
     wal = journal_mode(connection) == "wal"
     if wal and version == len(plan):
         return done
+    if connection.in_transaction:
+        raise UsageError("the queue cannot be set up inside a transaction; COMMIT or ROLLBACK first")
     if connection.readonly("main") or run(connection, "PRAGMA query_only")[0][0]:
         raise ReadOnly(f"{path} is open read-only here and has no queue yet; run: mldb init {path}")
     if not wal:

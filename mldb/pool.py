@@ -74,7 +74,7 @@ class Pool:
 
     def idle_seconds(self) -> float:
         """Give for how long no job has been in hand."""
-        return time.monotonic() - self._dispatcher.idle_since
+        return self._dispatcher.idle_seconds()
 
     def stop(self, *, drain: bool, timeout: float | None) -> bool:
         """Stop: finish what is queued (*drain*) within *timeout* seconds, then put back what still runs.

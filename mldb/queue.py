@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -163,8 +162,7 @@ class Queue:
         A submit afterwards is accepted and stays queued.
         """
         limit = None if timeout is None else seconds_of("shutdown", timeout)
-        if os.getpid() != self._file.pid:
-            self._file.require_same_process()
+        self._file.require_same_process()
         if self._pool is not None:
             stopped = self._pool.stop(drain=drain, timeout=limit)
             if not stopped:
@@ -174,6 +172,8 @@ class Queue:
         if not self._closed:
             self._closed = True
             self._close()
+            if not self._file.listeners:
+                self._file.close()
 
     def __enter__(self) -> Self:
         return self

@@ -69,7 +69,6 @@ class Surface:
             self._file = shared_file(
                 main_file(self._connection), vfs=self._connection.open_vfs, synchronous=self._synchronous
             )
-        self._file.require_same_process()
         return self._file
 
     def init(self) -> int:
@@ -144,6 +143,7 @@ class Surface:
 
     def require_ready(self) -> None:
         """Raise what to do first, unless the database has our schema and is in WAL mode."""
+        self.file.require_same_process()
         if not self._ready:
             migrate.check(self._connection)
             self._ready = True

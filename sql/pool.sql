@@ -78,6 +78,12 @@ SELECT id, attempt
   FROM main.ml_job INDEXED BY ml_job_held
  WHERE owner = :owner AND status = 'cancelled' AND owner IS NOT NULL AND stopped_at_ms IS NULL;
 
+-- name: held_jobs
+-- Gives id and attempt of the jobs that the owner runs, as the file has it.
+SELECT id, attempt
+  FROM main.ml_job INDEXED BY ml_job_held
+ WHERE owner = :owner AND status = 'running' AND owner IS NOT NULL AND stopped_at_ms IS NULL;
+
 -- name: next_due_time
 -- Gives the earliest time for which a job waits, or NULL.
 SELECT min(run_at_ms) FROM main.ml_job INDEXED BY ml_job_scheduled WHERE status = 'queued' AND due = 0;

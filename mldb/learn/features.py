@@ -9,6 +9,7 @@ All a feature remembers is plain data, and one array for a text column.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -66,7 +67,7 @@ class Number:
         if isinstance(values, np.ndarray) and values.dtype.kind in "if":
             numbers = values.astype(np.float64)
         else:
-            numbers = np.array([self._float(value) for value in values], dtype=np.float64)
+            numbers = self._floats(list(values))
         if (np.abs(numbers) > LARGEST).any():
             raise self._too_large()
         return numbers.reshape(-1, 1)
@@ -76,6 +77,12 @@ class Number:
         if abs(number) > LARGEST:
             raise self._too_large()
         return (number,)
+
+    def _floats(self, values: list[Any]) -> Matrix:
+        if set(map(type, values)) <= {int, float, bool, type(None)}:
+            with contextlib.suppress(OverflowError):  # told below, value by value
+                return np.array(values, dtype=np.float64)
+        return np.array([self._float(value) for value in values], dtype=np.float64)
 
     def _too_large(self) -> ModelError:
         return ModelError(f"feature '{self.name}' is too large (beyond 3.4e38); scale it or give NULL")

@@ -111,9 +111,12 @@ def write(connection: apsw.Connection, name: str, arguments: Mapping[str, object
 
 def cancelled(connection: apsw.Connection, owner: str) -> list[tuple[int, int]]:
     """Give id and attempt of the owner's jobs that were cancelled while their bodies run."""
-    held: list[tuple[int, int]] = []
-    held.extend(connection.execute(_POOL["held_and_cancelled"], {"owner": owner}))
-    return held
+    return [(row[0], row[1]) for row in connection.execute(_POOL["held_and_cancelled"], {"owner": owner})]
+
+
+def held(connection: apsw.Connection, owner: str) -> list[tuple[int, int]]:
+    """Give id and attempt of the jobs that the owner runs, as the file has it."""
+    return [(row[0], row[1]) for row in connection.execute(_POOL["held_jobs"], {"owner": owner})]
 
 
 def next_due_time(connection: apsw.Connection) -> int | None:
