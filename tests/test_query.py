@@ -125,9 +125,7 @@ def test_each_form_of_select_is_known_as_one(sql):
     assert query.found(sql) == "a SELECT"
 
 
-@pytest.mark.parametrize(
-    "sql", ["SELECT (" * 5000, "SELECT 1 " + "-- x\n" * 30_000, "SELECT 'open", "\x00", "💥"]
-)
+@pytest.mark.parametrize("sql", ["SELECT (" * 5000, "SELECT 1 " + "-- x\n" * 30_000, "SELECT 'open", "\x00", "💥"])
 def test_a_text_that_sqlglot_cannot_take_is_still_worded_in_sqlites_words(sql):
     assert query.explain(sql, "SQLite says no").startswith("SQLite says no")
 
@@ -156,9 +154,7 @@ def test_sqlglot_writes_nothing_to_the_log(caplog):
 
 
 def test_sqlglot_is_not_imported_before_it_is_needed():
-    program = (
-        "import sys, mldb.query, mldb.sandbox, mldb.rows; print({'sqlglot', 'numpy'} & set(sys.modules))"
-    )
+    program = "import sys, mldb.query, mldb.sandbox, mldb.rows; print({'sqlglot', 'numpy'} & set(sys.modules))"
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 

@@ -55,9 +55,7 @@ def calls():
 @pytest.fixture
 def reader(path, writer, calls):
     connection = open_reader(path)
-    connection.create_scalar_function(
-        "ml_submit", lambda *args: calls.append(args), flags=apsw.SQLITE_DIRECTONLY
-    )
+    connection.create_scalar_function("ml_submit", lambda *args: calls.append(args), flags=apsw.SQLITE_DIRECTONLY)
     yield connection
     connection.close()
 
@@ -141,9 +139,7 @@ def contents(directory):
         ('SELECT 1 AS ""', "a column has no name; name each column with AS"),
     ],
 )
-def test_what_is_not_a_harmless_select_is_refused_by_name_and_does_nothing(
-    reader, writer, calls, sql, refusal
-):
+def test_what_is_not_a_harmless_select_is_refused_by_name_and_does_nothing(reader, writer, calls, sql, refusal):
     directory = Path(writer.filename).parent
     sql = sql.format(dir=directory)
 
