@@ -22,6 +22,7 @@ from mldb import migrate
 from mldb.errors import Forked, UsageError
 from mldb.jobs_table import JobsModule
 from mldb.pool import Pool
+from mldb.presence import sweep
 from mldb.queue import Queue
 from mldb.registry import Function
 from mldb.shared import SharedFile
@@ -148,6 +149,8 @@ def _make(
     for done in migrate.prepare(connection):
         _log.info("%s: %s", connection.db_filename("main"), done)
     file = surface.file
+    if workers == 0:
+        sweep(file)  # a pool does it itself
     pool = _start_pool(file, workers, handlers)
     return Queue(connection, file, pool, user_thread=user_thread, close=close)
 

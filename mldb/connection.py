@@ -32,6 +32,8 @@ def open_reader(path: str, *, vfs: str | None = None) -> apsw.Connection:
     connection = _open(path, apsw.SQLITE_OPEN_READONLY, vfs, apsw.Connection)
     wait_for_locks(connection)
     distrust_the_schema(connection)
+    # A misspelt "column" in a query is an error, not a text.
+    connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
     run(connection, "PRAGMA query_only = 1")
     return connection
 

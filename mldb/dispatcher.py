@@ -25,7 +25,8 @@ from mldb import registry
 from mldb.batch import Batch
 from mldb.connection import open_writer, transaction
 from mldb.errors import MldbError
-from mldb.identity import boot_ms, host, is_dead, now_ms
+from mldb.identity import now_ms
+from mldb.presence import Presence, sweep
 from mldb.run import Ending, Run
 from mldb.shared import SharedFile, plain_errors
 from mldb.store import work, workers
@@ -73,6 +74,7 @@ class Dispatcher:
         self._access = access
         self._hand_out = hand_out
         self._connection = open_writer(file.path, vfs=file.vfs, synchronous=file.synchronous)
+        self._presence = Presence(file, self._connection, worker, threads)
         self._watch = Watch(self._connection)
         self.wake = self._watch.wake
         self._batch = Batch(worker.id)
@@ -117,9 +119,8 @@ class Dispatcher:
     def start(self) -> None:
         """Register this worker and put back the jobs of dead ones. Raises what keeps it from that."""
         self._learn_handlers()
-        with self.file.lock, plain_errors(self.file.path), transaction(self._connection):
-            self._register()
-        self._sweep()
+        self._presence.announce(self._handlers)
+        sweep(self.file, but=self.worker.id)
 
     # The thread.
 
@@ -150,7 +151,7 @@ class Dispatcher:
         if self._reports and (now >= self._next_flush or self._batch.endings):
             self._take_reports(now)
         if now >= self._next_sweep:
-            self._sweep()
+            sweep(self.file, but=self.worker.id)
             self._next_sweep = now + SWEEP_S
         if self._generation != registry.generation():
             self._learn_handlers()
@@ -167,7 +168,7 @@ class Dispatcher:
             if self._in_doubt:
                 self._release_unknown()
             if beat:
-                self._beat()
+                self._presence.beat(self._handlers)
             if due:
                 work.promote(self._connection, now_ms())
             if claim or due:
@@ -304,33 +305,6 @@ class Dispatcher:
         self._generation = registry.generation()
         self._handlers = self._all_handlers()
 
-    def _register(self) -> None:
-        workers.register(
-            self._connection,
-            self.worker,
-            host=host(),
-            threads=self.threads,
-            kinds=self._handlers,
-            now=now_ms(),
-        )
-
-    def _beat(self) -> None:
-        if not workers.beat(self._connection, self.worker.id, now_ms(), boot_ms()):
-            _log.warning("%s: another process took this worker for dead; its jobs were queued again", self.file.path)
-        self._register()
-
-    def _sweep(self) -> None:
-        """Put back the jobs of workers that died."""
-        boot = boot_ms()
-        others = workers.listed(self._connection)
-        dead = [other.id for other in others if other.id != self.worker.id and is_dead(other, boot=boot)]
-        dead += [owner for owner in workers.unknown_owners(self._connection) if owner != self.worker.id]
-        for owner in dead:
-            with self.file.lock, plain_errors(self.file.path), transaction(self._connection):
-                requeued = workers.bury(self._connection, owner, now_ms())
-            if requeued:
-                _log.warning("%s: queued %d jobs of a dead worker again", self.file.path, requeued)
-
     def _is_done(self) -> bool:
         stop = self.stop
         if stop is None:
@@ -360,7 +334,7 @@ class Dispatcher:
                 with self.file.lock, plain_errors(self.file.path), transaction(self._connection):
                     self._batch.write(self._connection)
                     if not bodies_go_on:
-                        workers.forget(self._connection, self.worker.id)
+                        self._presence.leave()
             except (apsw.Error, MldbError) as error:
                 if time.monotonic() > deadline:
                     _log.error(
