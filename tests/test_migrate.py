@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from importlib import resources
@@ -275,17 +274,163 @@ def test_temporary_tables_under_our_names_do_not_make_a_file_foreign(connect):
     assert migrate.prepare(connection) == []
 
 
-def test_opening_an_up_to_date_file_writes_nothing(queue, connect, path, tmp_path):
+def contents(path):
+    """Hash the files of a database in another process: closing a descriptor here would drop SQLite's locks."""
+    return subprocess.run(["sha256sum", path, path + "-wal"], capture_output=True, check=True).stdout
+
+
+def test_opening_an_up_to_date_file_writes_nothing(queue, connect, path):
     queue().submit("noop", "x")
-    other = connect()  # so that nobody is the last to close, who would tidy the WAL up
-    other.execute("SELECT count(*) FROM ml_job").fetchall()
-    wal = Path(path + "-wal")
-    before = (Path(path).read_bytes(), wal.read_bytes(), other.pragma("data_version")) if False else None
-    shutil.copy(path, tmp_path / "copy.db")  # the test reads the file only in a process that holds no lock on it
-    before = contents(path)
+    before, version = contents(path), connect().pragma("data_version")
 
-    with mldb.open(path, workers=0) as again:
-        again.connection.execute("SELECT count(*) FROM ML_JOBS").fetchall()
-        assert again.connection.execute("SELECT ml_init()").get == 0
+    again = queue()
+    again.connection.execute("SELECT count(*) FROM ML_JOBS").fetchall()
 
+    assert again.connection.execute("SELECT ml_init()").get == 0
     assert contents(path) == before
+    assert connect().pragma("data_version") == version
+
+
+def test_a_queue_can_be_opened_while_another_process_writes(queue, connect):
+    first = queue()
+    first.submit("noop", "x")
+    writer = connect()
+    writer.execute("BEGIN IMMEDIATE")
+
+    second = queue()
+
+    assert second.get(1).status == "queued"
+
+
+@pytest.mark.parametrize("how", ["attach", "ml_init"])
+@pytest.mark.parametrize("begin", ["BEGIN", "BEGIN IMMEDIATE", "SAVEPOINT s"])
+def test_a_queue_is_not_made_inside_a_transaction(connect, how, begin):
+    connection = connect()
+    mldb.equip(connection)
+    connection.execute(begin)
+
+    with pytest.raises(mldb.UsageError, match="inside a transaction; COMMIT or ROLLBACK first"):
+        mldb.attach(connection, workers=0) if how == "attach" else connection.execute("SELECT ml_init()")
+
+    assert connection.in_transaction
+    assert dump(connection) == []
+
+
+def test_ml_init_in_a_transaction_gives_0_where_nothing_is_to_do(connection):
+    connection.execute("BEGIN")
+
+    assert connection.execute("SELECT ml_init()").get == 0
+    assert connection.in_transaction
+
+
+def test_ml_init_says_whether_it_did_something(connect):
+    connection = connect()
+    mldb.equip(connection)
+
+    assert [connection.execute("SELECT ml_init()").get for _ in range(2)] == [1, 0]
+    assert connection.execute("SELECT ml_submit('noop', 'x', NULL)").get == 1
+
+
+def test_a_locked_file_is_told_in_plain_words(connect, path):
+    connect().execute("BEGIN EXCLUSIVE; CREATE TABLE t (x)").fetchall()
+    connection = connect()
+    connection.set_busy_timeout(0)
+
+    with pytest.raises(mldb.Busy):
+        mldb.attach(connection, workers=0)
+
+
+def test_a_file_in_wal_that_another_writes_to_is_told_in_plain_words(connect):
+    writer = connect()
+    writer.pragma("journal_mode", "wal")
+    writer.execute("BEGIN IMMEDIATE")
+    connection = connect()
+    connection.set_busy_timeout(0)
+
+    with pytest.raises(mldb.Busy):
+        mldb.attach(connection, workers=0)
+
+
+def test_an_attached_file_is_not_where_the_queue_is_made(connect, tmp_path):
+    connection = connect()
+    connection.execute("ATTACH ? AS other", (str(tmp_path / "other.db"),))
+
+    migrate.prepare(connection)
+
+    assert connection.execute("SELECT count(*) FROM other.sqlite_schema").get == 0
+    assert connection.pragma("journal_mode", schema="other") == "delete"
+
+
+def test_a_file_that_is_no_database_is_refused(path):
+    Path(path).write_text("no database at all, but long enough to have a header of a hundred bytes" * 3)
+
+    with pytest.raises(mldb.MldbError, match="is not a SQLite database; give another file"):
+        mldb.open(path, workers=0)
+
+
+def test_a_place_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(mldb.MldbError, match="cannot open"):
+        mldb.open(tmp_path / "missing" / "shop.db", workers=0)
+
+
+OPEN = """
+import sys
+import mldb
+
+sys.stdin.readline()
+with mldb.open(sys.argv[1], workers=0) as queue:
+    print(queue.submit("noop", "x"))
+"""
+
+
+def test_twenty_processes_may_open_a_new_file_at_once(path, connect):
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", OPEN, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(20)
+    ]
+
+    for each in started:
+        each.stdin.write("go\n")
+        each.stdin.flush()
+    given = sorted(int(each.communicate()[0]) for each in started)
+
+    assert [each.returncode for each in started] == [0] * 20
+    assert given == list(range(1, 21))
+    assert versions(connect()) == [(step.version, step.name) for step in steps()]
+
+
+INIT = """
+import sys
+import apsw
+import mldb
+
+connection = apsw.Connection(sys.argv[1])
+mldb.equip(connection)
+sys.stdin.readline()
+print(connection.execute("SELECT ml_init()").get)
+"""
+
+
+def test_of_many_that_init_a_new_file_without_a_busy_timeout_none_fails(path, connect):
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", INIT, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(10)
+    ]
+
+    for each in started:
+        each.stdin.write("go\n")
+        each.stdin.flush()
+    answers = [each.communicate()[0].strip() for each in started]
+
+    assert set(answers) <= {"0", "1"}
+    assert "1" in answers
+    assert len(versions(connect())) == len(steps())
+
+
+def test_the_steps_are_numbered_from_1_without_a_gap():
+    assert [step.version for step in steps()] == list(range(1, len(steps()) + 1))
+    assert steps()[0].sql == resources.files("mldb.sql").joinpath("schema.sql").read_text("utf-8")
