@@ -134,7 +134,7 @@ class Dispatcher:
                 except (apsw.Error, MldbError, OSError) as error:
                     busy = False
                     self._complain(error)
-                if not busy:
+                if not busy and not self._is_done():
                     self._watch.wait(self._patience(time.monotonic()))
             self._leave()
         finally:

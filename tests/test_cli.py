@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 
 import apsw
 import pytest
@@ -66,11 +68,15 @@ def work(tmp_path):
             stderr=subprocess.PIPE,
             text=True,
         )
-        started.append(process)
+        # So that a test which waits for its words in vain fails, and does not hang.
+        watchdog = threading.Timer(60, process.kill)
+        watchdog.start()
+        started.append((process, watchdog))
         return process
 
     yield work
-    for process in started:
+    for process, watchdog in started:
+        watchdog.cancel()
         process.kill()
         process.communicate()
 
@@ -255,15 +261,14 @@ def test_a_second_signal_stops_work_at_once_even_while_the_file_is_locked(shop, 
     run("submit", shop, "deaf", "a")
     worker = work(shop, "--workers", 1, "--handlers", "own_handlers")
     line_with(worker, "begun")
-    other = apsw.Connection(str(shop))
-    other.execute("BEGIN IMMEDIATE").fetchall()
+    with contextlib.closing(apsw.Connection(str(shop))) as other:
+        other.execute("BEGIN IMMEDIATE").fetchall()
 
-    worker.send_signal(signal.SIGTERM)
-    line_with(worker, "SIGTERM")
-    worker.send_signal(signal.SIGTERM)
+        worker.send_signal(signal.SIGTERM)
+        line_with(worker, "SIGTERM")
+        worker.send_signal(signal.SIGTERM)
 
-    assert worker.wait(timeout=5) == -signal.SIGTERM
-    other.close()
+        assert worker.wait(timeout=5) == -signal.SIGTERM
 
 
 def test_work_refuses_no_workers_and_modules_it_cannot_find(shop, run):

@@ -22,13 +22,10 @@ EXTRA = Step(
     "INSERT INTO ml_schema VALUES (2, 'notes', 0);",
 )
 THIRD = Step(3, "index", "CREATE INDEX ml_note_text ON ml_note (note); INSERT INTO ml_schema VALUES (3, 'index', 0);")
-BROKEN = Step(
-    2,
-    "broken",
-    "CREATE TABLE ml_note (job_id INTEGER PRIMARY KEY) STRICT;"
-    "INSERT INTO ml_schema VALUES (2, 'broken', 0);"
-    "INSERT INTO ml_missing VALUES (1);",
-)
+# Sound in an empty file, and broken in one that has a job.
+BROKEN = """CREATE TABLE ml_count (jobs INTEGER CHECK (jobs = 0)) STRICT;
+INSERT INTO ml_schema VALUES (%d, 'broken', 0);
+INSERT INTO ml_count SELECT count(*) FROM ml_job;"""
 
 
 def dump(connection):
@@ -96,10 +93,11 @@ def test_all_steps_are_applied_to_a_new_file(connect):
 def test_a_step_that_fails_leaves_nothing_and_can_be_tried_again(connect):
     connection = connect()
     migrate.prepare(connection)
+    connection.execute("INSERT INTO ml_job (kind) VALUES ('noop')")
     before = dump(connection)
 
-    with pytest.raises(apsw.SQLError, match="ml_missing"):
-        migrate.prepare(connection, plan=(*steps(), BROKEN))
+    with pytest.raises((apsw.ConstraintError, mldb.MldbError)):
+        migrate.prepare(connection, plan=(*steps(), Step(2, "broken", BROKEN % 2)))
 
     assert not connection.in_transaction
     assert (dump(connection), len(versions(connection))) == (before, 1)
@@ -108,12 +106,14 @@ def test_a_step_that_fails_leaves_nothing_and_can_be_tried_again(connect):
 
 def test_a_step_that_fails_keeps_those_before_it(connect):
     connection = connect()
-    broken = Step(3, "broken", BROKEN.sql.replace("VALUES (2", "VALUES (3").replace("ml_note", "ml_other"))
+    migrate.prepare(connection)
+    connection.execute("INSERT INTO ml_job (kind) VALUES ('noop')")
 
-    with pytest.raises(apsw.SQLError):
-        migrate.prepare(connection, plan=(*steps(), EXTRA, broken))
+    with pytest.raises((apsw.ConstraintError, mldb.MldbError)):
+        migrate.prepare(connection, plan=(*steps(), EXTRA, Step(3, "broken", BROKEN % 3)))
 
     assert [version for version, _ in versions(connection)] == [1, 2]
+    assert connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'ml_count'").get == 0
 
 
 def test_a_step_that_does_not_record_itself_is_refused_whole(connect):
