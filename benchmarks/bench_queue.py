@@ -127,7 +127,8 @@ def _crowds(folder: Path, jobs: int) -> dict[str, draining.Crowd]:
 
 
 def _crowds_table(crowds: Mapping[str, draining.Crowd]) -> str:
-    head = ("submits while 4 workers drain", "submitted in s", "all done in s", "median wait ms", "longest wait ms")
+    what = f"submits while {draining.THREADS} workers drain"
+    head = (what, "submitted in s", "all done in s", "median wait ms", "longest wait ms", "WAL MB")
     return table(
         head,
         [
@@ -137,6 +138,7 @@ def _crowds_table(crowds: Mapping[str, draining.Crowd]) -> str:
                 f"{crowd.until_done:.2f}",
                 f"{crowd.median_wait * 1000:.2f}",
                 f"{crowd.longest_wait * 1000:.1f}",
+                f"{crowd.wal_bytes / 1e6:.0f}",
             )
             for what, crowd in crowds.items()
         ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import threading
 import time
 from dataclasses import dataclass
@@ -27,12 +28,16 @@ _OWNER = "bench"
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """How submitting while workers drain went. Times are seconds; waits are those of single submits."""
+    """How submitting while workers drain went. Times are seconds; waits are those of single submits.
+
+    `wal_bytes` is the size that the WAL had at the end: it starts anew only when nobody reads an older state.
+    """
 
     submitting: float
     until_done: float
     longest_wait: float
     median_wait: float
+    wal_bytes: int
 
 
 def bare_claim_and_complete(folder: Path, jobs: int, synchronous: str) -> float:
@@ -82,8 +87,9 @@ def select_while_draining(folder: Path, jobs: int, synchronous: str) -> Crowd:
             last = now
         queue.shutdown()
         done = time.perf_counter()
+        wal = Path(f"{path}-wal").stat().st_size
         require_done_once(path, jobs, ran)
-    return _crowd(begin, last, done, waits)
+    return _crowd(begin, last, done, waits, wal)
 
 
 def threads_while_draining(folder: Path, jobs: int, synchronous: str) -> Crowd:
@@ -105,10 +111,11 @@ def threads_while_draining(folder: Path, jobs: int, synchronous: str) -> Crowd:
         last = time.perf_counter()
         queue.shutdown()
         done = time.perf_counter()
+        wal = Path(f"{path}-wal").stat().st_size
         if errors:
             raise errors[0]
         require_done_once(path, each * SUBMITTERS, ran)
-    return _crowd(begin, last, done, waits)
+    return _crowd(begin, last, done, waits, wal)
 
 
 def _submit(queue: Queue, jobs: int, gate: threading.Barrier, waits: list[float], errors: list[BaseException]) -> None:
@@ -134,5 +141,5 @@ def _counted(ran: list[int]) -> Function:
     return handle
 
 
-def _crowd(begin: float, last: float, done: float, waits: list[float]) -> Crowd:
-    return Crowd(last - begin, done - begin, max(waits), sorted(waits)[len(waits) // 2])
+def _crowd(begin: float, last: float, done: float, waits: list[float], wal_bytes: int) -> Crowd:
+    return Crowd(last - begin, done - begin, max(waits), statistics.median(waits), wal_bytes)

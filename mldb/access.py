@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mldb import sandbox, user_table
 from mldb.connection import open_reader
-from mldb.errors import Cancelled, JobLost, UsageError
+from mldb.errors import Cancelled, JobLost
 from mldb.identity import now_ms
+from mldb.outcome import as_json
 from mldb.shared import SharedFile
 from mldb.store import jobs, models, work
 
@@ -72,11 +72,3 @@ class PoolAccess:
     def restore(self, job: int) -> Any:
         with self._file.reading() as connection:
             return work.restore(connection, job)
-
-
-def as_json(value: object, what: str) -> str:
-    """Give a value as JSON text; raise UsageError when it has none."""
-    try:
-        return json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"{what} must be made of JSON values, and {error}; convert it first") from error

@@ -7,8 +7,9 @@ from typing import Any
 
 import apsw
 
+from mldb.connection import run
 from mldb.identity import now_ms
-from mldb.run import Ending, Run
+from mldb.run import Ending, Run, message_of
 from mldb.store import models, work
 from mldb.task import Task
 
@@ -56,14 +57,51 @@ class Batch:
             gathered.clear()
         self._progress.clear()
 
+    def give_up_unwritable(self, connection: apsw.Connection) -> None:
+        """Find out what makes `write` fail, and give it up: a report is dropped, a job fails in words.
+
+        So one job never holds up the others. The caller holds a transaction, which this leaves as it was.
+        """
+        for ending in tuple(self.endings):
+            alone = Batch(self.owner)
+            alone.endings.append(ending)
+            error = alone._trial(connection)
+            if error is not None:
+                words = f"what its handler gave could not be kept: {message_of(error)}"
+                self.endings[self.endings.index(ending)] = Ending(ending.run, ending.seconds, error=words)
+        for reports in (self._lines, self._values):
+            for report in tuple(reports):
+                alone = Batch(self.owner)
+                (alone._lines if reports is self._lines else alone._values).append(report)
+                if alone._trial(connection) is not None:
+                    reports.remove(report)
+        for job, noted in tuple(self._progress.items()):
+            alone = Batch(self.owner)
+            alone._progress[job] = noted
+            if alone._trial(connection) is not None:
+                del self._progress[job]
+
+    def _trial(self, connection: apsw.Connection) -> Exception | None:
+        """Write all of it and take it back; give what was raised."""
+        run(connection, "SAVEPOINT ml_trial")
+        try:
+            self.write(connection)
+        except Exception as error:  # noqa: BLE001 - whatever it is, this is what cannot be written
+            return error
+        else:
+            return None
+        finally:
+            run(connection, "ROLLBACK TO ml_trial")
+            run(connection, "RELEASE ml_trial")
+
     def write(self, connection: apsw.Connection) -> None:
         """Write all of it; the caller holds the transaction."""
         now = now_ms()
         self._write_reports(connection)
-        for run in self.timeouts:
-            error = f"timed out after {run.claim.timeout_s:g} s"
-            work.write(connection, "fail_job", self._failure(run, now, error, stopped=False))
-        over = [run.held(self.owner) | {"now": now} for run in self.stopped]
+        for late in self.timeouts:
+            error = f"timed out after {late.claim.timeout_s:g} s"
+            work.write(connection, "fail_job", self._failure(late, now, error, stopped=False))
+        over = [barred.held(self.owner) | {"now": now} for barred in self.stopped]
         plain, rest = [], []
         for ending in self.endings:
             if ending.run.over is not None:
@@ -74,13 +112,17 @@ class Batch:
                 rest.append(ending)
         over += self._complete(connection, plain, now)
         for ending in rest:
-            kept = self._fail(connection, ending, now) if ending.error else self._keep_model(connection, ending, now)
+            kept = (
+                self._fail(connection, ending, now)
+                if ending.error is not None
+                else self._keep_model(connection, ending, now)
+            )
             if not kept:
                 over.append(ending.run.held(self.owner) | {"now": now})
         if over:
             work.write_each(connection, "stop_job", over)
         if self.returned:
-            work.write_each(connection, "release_job", [run.held(self.owner) for run in self.returned])
+            work.write_each(connection, "release_job", [back.held(self.owner) for back in self.returned])
 
     def _write_reports(self, connection: apsw.Connection) -> None:
         # A job that completes is at 100 in a moment.
@@ -102,7 +144,7 @@ class Batch:
         if len(kept) == len(many):
             return []
         lost = [ending.run for ending in endings if ending.run.claim.id not in kept]
-        return [run.held(self.owner) | {"now": now} for run in lost]
+        return [job.held(self.owner) | {"now": now} for job in lost]
 
     def _keep_model(self, connection: apsw.Connection, ending: Ending, now: int) -> bool:
         """Complete a job and keep its model, both or neither."""
@@ -115,17 +157,17 @@ class Batch:
 
     def _fail(self, connection: apsw.Connection, ending: Ending, now: int) -> bool:
         """Fail a job, or put it back for another attempt when it has any left. Crashes count apart."""
-        run, claim = ending.run, ending.run.claim
+        claim = ending.run.claim
         assert ending.error is not None
         failures = claim.attempt - claim.crashes
         if failures >= claim.max_attempts:
-            return work.write(connection, "fail_job", self._failure(run, now, ending.error, stopped=True))
+            return work.write(connection, "fail_job", self._failure(ending.run, now, ending.error, stopped=True))
         pause = min(claim.backoff_s * 2.0 ** min(failures - 1, 30), LONGEST_BACKOFF_S) * random.uniform(0.75, 1.25)
         again = {
             "run_at_ms": now + round(pause * 1000),
             "message": f"attempt {claim.attempt} failed: {ending.error}",
         }
-        return work.write(connection, "postpone_job", run.held(self.owner) | again)
+        return work.write(connection, "postpone_job", ending.run.held(self.owner) | again)
 
-    def _failure(self, run: Run, now: int, error: str, *, stopped: bool) -> dict[str, Any]:
-        return run.held(self.owner) | {"now": now, "error": error, "stopped": int(stopped), "message": None}
+    def _failure(self, job: Run, now: int, error: str, *, stopped: bool) -> dict[str, Any]:
+        return job.held(self.owner) | {"now": now, "error": error, "stopped": int(stopped), "message": None}

@@ -42,6 +42,9 @@ MOST_AHEAD = 1000
 _AHEAD_S = 0.01
 _TINY_S = 0.02
 
+# What has to do with the file and passes, or concerns all jobs alike.
+_PASSING = (apsw.BusyError, apsw.LockedError, apsw.IOError, apsw.FullError, apsw.NoMemError, MldbError, OSError)
+
 _log = logging.getLogger("mldb")
 
 
@@ -131,9 +134,11 @@ class Dispatcher:
                 try:
                     busy = self._cycle(time.monotonic())
                     self._troubles = 0
-                except (apsw.Error, MldbError, OSError) as error:
+                except Exception as error:  # noqa: BLE001 - this thread must outlive whatever one job brings
                     busy = False
                     self._complain(error)
+                    if not isinstance(error, _PASSING):
+                        self._give_up_unwritable()
                 if not busy and not self._is_done():
                     self._watch.wait(self._patience(time.monotonic()))
             self._leave()
@@ -354,6 +359,13 @@ class Dispatcher:
             if job not in self._held:
                 held = {"id": job, "owner": self.worker.id, "attempt": attempt}
                 work.write(self._connection, "release_job", held)
+
+    def _give_up_unwritable(self) -> None:
+        try:
+            with self.file.lock, plain_errors(self.file.path), transaction(self._connection):
+                self._batch.give_up_unwritable(self._connection)
+        except (apsw.Error, MldbError) as error:
+            self._complain(error)
 
     def _complain(self, error: Exception) -> None:
         self._in_doubt = True

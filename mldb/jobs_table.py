@@ -12,16 +12,18 @@ import json
 import math
 import weakref
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Final
 
 import apsw
 
+from mldb import migrate
 from mldb.errors import UsageError
 from mldb.identity import now_ms
 from mldb.job import LARGEST_ID, STATUSES
 from mldb.shared import plain_errors
 from mldb.store import jobs
-from mldb.surface import Surface
+from mldb.surface import Surface, shown
 
 _FIRST_CHUNK: Final = 64
 _LARGEST_CHUNK: Final = 2048
@@ -56,6 +58,11 @@ _PUSHED: Final = {
 _COST: Final = {"id": 1.0, "status": 1000.0, "kind": 0.5, "target_name": 0.3}
 
 
+@cache
+def _columns() -> dict[str, str]:
+    return jobs.columns(migrate.blank())
+
+
 class JobsModule:
     """The module behind ML_JOBS on one connection."""
 
@@ -66,10 +73,10 @@ class JobsModule:
         self, connection: apsw.Connection, _module: str, _database: str, _table: str, *_arguments: Any
     ) -> tuple[str, JobsTable]:
         """Declare the columns: those of the view ml_job_list."""
-        self._surface.require_ready()
+        # No statement runs on the user's connection here: it is in the middle of preparing one.
         # Writable, so views and triggers of a file from elsewhere must not reach it.
         connection.vtab_config(apsw.SQLITE_VTAB_DIRECTONLY)
-        columns = jobs.columns(connection)
+        columns = _columns()
         declared = ", ".join(f"{name} {kind}" for name, kind in columns.items())
         return f"CREATE TABLE ML_JOBS ({declared})", JobsTable(connection, self._surface, tuple(columns))
 
@@ -99,7 +106,7 @@ class JobsTable:
         for number in range(index.nConstraint):
             operator = index.get_aConstraint_op(number)
             if operator == apsw.SQLITE_INDEX_CONSTRAINT_LIMIT:
-                limit = number
+                limit = number if index.get_aConstraint_usable(number) else None
                 continue
             if operator == apsw.SQLITE_INDEX_CONSTRAINT_OFFSET:
                 clean = False
@@ -229,7 +236,7 @@ class JobsCursor:
         self._left, self._exact, possible = LARGEST_ID, True, True
         for word, value in zip(wanted["use"], arguments, strict=True):
             if word == "limit":
-                self._left = value
+                self._left = value if value >= 0 else LARGEST_ID  # a negative LIMIT is none
             elif word in ("statuses", "status"):
                 statuses = {value} if word == "status" else set(value)
                 request["statuses"] = statuses & set(STATUSES)
@@ -307,6 +314,6 @@ def _narrow(request: dict[str, Any], word: str, value: float) -> bool:
 
 def _json(options: dict[str, Any]) -> str:
     for name, value in options.items():
-        if isinstance(value, bytes):
-            raise UsageError(f"INSERT INTO ML_JOBS: {name} cannot be a blob; give a number or a text")
+        if isinstance(value, bytes) or (isinstance(value, float) and not math.isfinite(value)):
+            raise UsageError(f"INSERT INTO ML_JOBS: {name} must be a finite number or a text, not {shown(value)}")
     return json.dumps(options)

@@ -136,13 +136,19 @@ def _apply(connection: apsw.Connection, step: Step, plan: Sequence[Step]) -> boo
     return True
 
 
+def blank(plan: Sequence[Step] | None = None) -> apsw.Connection:
+    """Give a database in memory with the queue's tables, empty."""
+    memory = apsw.Connection(":memory:")
+    for step in steps() if plan is None else plan:
+        for _ in memory.execute(step.sql):
+            pass
+    return memory
+
+
 @cache
 def _objects(plan: tuple[Step, ...]) -> dict[str, tuple[str, str]]:
     """Give type and SQL of each object that the steps make, by name in lower case."""
-    memory = apsw.Connection(":memory:")
-    for step in plan:
-        for _ in memory.execute(step.sql):
-            pass
+    memory = blank(plan)
     rows = run(
         memory,
         "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name LIKE 'ml\\_%' ESCAPE '\\'",

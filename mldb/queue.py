@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -13,6 +12,7 @@ import apsw
 from mldb.errors import QueueClosed, UsageError
 from mldb.identity import now_ms
 from mldb.job import STATUSES, Job
+from mldb.outcome import as_json
 from mldb.pool import Pool
 from mldb.queries import check_queries
 from mldb.shared import SharedFile, plain_errors
@@ -200,7 +200,6 @@ class Queue:
 
 
 def _json(what: str, value: object) -> str:
-    try:
-        return json.dumps(value if isinstance(value, dict) else dict(value), allow_nan=False)  # type: ignore[call-overload]
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"{what} must be made of JSON values, and {error}; convert it first") from error
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{what} is a dict or the text of a JSON object, not a {type(value).__name__}")
+    return as_json(dict(value), what)

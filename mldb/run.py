@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from mldb.errors import Cancelled, MldbError, UsageError
-from mldb.outcome import Model, Result
+from mldb.outcome import PackedModel, Result, as_json, as_text, pack
 
 if TYPE_CHECKING:
     from mldb.registry import Handler
@@ -26,7 +25,7 @@ class Ending:
     run: Run
     seconds: float
     metrics: str | None = None
-    model: Model | None = None
+    model: PackedModel | None = None
     error: str | None = None
 
 
@@ -67,13 +66,13 @@ class Run:
         try:
             metrics, model = self._kept(self.handler.function(self.task))
         except Cancelled as cancelled:
-            error = str(cancelled)
+            error = message_of(cancelled)
         except BaseException as raised:  # noqa: BLE001 - SystemExit and KeyboardInterrupt too
             error = message_of(raised)
             self.task.log("".join(traceback.format_exception(raised)).rstrip())
         return Ending(self, time.monotonic() - began, metrics, model, error)
 
-    def _kept(self, result: object) -> tuple[str | None, Model | None]:
+    def _kept(self, result: object) -> tuple[str | None, PackedModel | None]:
         if isinstance(result, Result):
             metrics, model = result.metrics, result.model
         elif result is None or isinstance(result, dict):
@@ -83,17 +82,15 @@ class Run:
                 f"the handler of {self.claim.kind!r} returned a {type(result).__name__}; "
                 "return a dict, an mldb.Result or None"
             )
+        packed = None if model is None else pack(model)
         if not metrics:
-            return (None if metrics is None else "{}"), model
-        try:
-            text = json.dumps(dict(metrics), allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise UsageError(f"the handler's metrics are not JSON: {error}; convert them first") from error
+            return (None if metrics is None else "{}"), packed
+        text = as_json(dict(metrics), "the handler's metrics")
         if len(text) > LARGEST_RESULT:
             raise UsageError(
                 f"the handler's metrics have {len(text)} characters and at most {LARGEST_RESULT} are kept; return less"
             )
-        return text, model
+        return text, packed
 
 
 def message_of(error: BaseException) -> str:
@@ -102,8 +99,11 @@ def message_of(error: BaseException) -> str:
     >>> message_of(ValueError("bad hyperparameters")), message_of(KeyError("age")), message_of(KeyboardInterrupt())
     ('bad hyperparameters', "KeyError: 'age'", 'KeyboardInterrupt')
     """
-    words = str(error).strip()
     name = type(error).__name__
+    try:
+        words = as_text(error).strip()
+    except Exception:  # noqa: BLE001 - an exception that cannot even say what it is
+        words = ""
     if not words:
         return name
     plain = isinstance(error, (MldbError, ValueError, RuntimeError)) or type(error) is Exception

@@ -20,6 +20,7 @@ from mldb import migrate
 from mldb.connection import main_file, run
 from mldb.errors import ReadOnly, UsageError
 from mldb.identity import now_ms
+from mldb.job import LARGEST_ID
 from mldb.predict import Predictions
 from mldb.queries import check_queries
 from mldb.shared import SharedFile, plain_errors, shared_file
@@ -139,7 +140,7 @@ class Surface:
 
     def check_queries(self, kind: object, spec: object) -> None:
         """Raise QueryRefused when a query in the spec of a new job cannot run."""
-        check_queries(self.file, kind, spec, inside=self._inside())
+        check_queries(self.file, kind, spec, inside=self._connection.in_transaction)
 
     def require_ready(self) -> None:
         """Raise what to do first, unless the database has our schema and is in WAL mode."""
@@ -211,7 +212,7 @@ def job_id(function: str, value: object) -> int:
     """Give an argument as a job's id; raise UsageError."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise UsageError(f"{function}: the id of a job is a whole number, not {shown(value)}")
-    return value
+    return value if 0 < value <= LARGEST_ID else 0  # no job has the id 0
 
 
 def seconds_of(function: str, value: object) -> float:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mldb.errors import Cancelled, UsageError
+from mldb.outcome import as_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -107,7 +108,7 @@ class Task:
         """
         self._progress = 0 if percent <= 0 else 100 if percent >= 100 else int(percent)
         if message is not None:
-            self._message = str(message)[:LONGEST_LINE]
+            self._message = as_text(message)[:LONGEST_LINE]
         self._changed = True
         if not self._noted:
             self._noted = True
@@ -126,13 +127,15 @@ class Task:
         """Add a line to ML_JOB_LOG; readable while the job runs. At most 10,000 lines are kept per attempt."""
         if self._lines is None:
             self._lines = Series(MOST_LINES)
-        if self._lines.add((time.time_ns() // 1_000_000, str(text)[:LONGEST_LINE])):
+        if self._lines.add((time.time_ns() // 1_000_000, as_text(text)[:LONGEST_LINE])):
             self._note()
 
     def log_metric(self, name: str, value: float, step: int | None = None) -> None:
         """Add a value to ML_JOB_METRICS; readable while the job runs. At most 100,000 are kept per attempt."""
-        if not isinstance(name, str) or not name:
+        if not isinstance(name, str) or not name or as_text(name) != name:
             raise UsageError("the name of a metric is a text, such as 'loss'")
+        if step is not None and not -(2**63) <= step < 2**63:
+            raise UsageError("the step of a metric is a whole number of at most 64 bits")
         if self._values is None:
             self._values = Series(MOST_VALUES)
         if self._values.add((time.time_ns() // 1_000_000, name, None if step is None else int(step), float(value))):

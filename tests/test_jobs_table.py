@@ -500,6 +500,33 @@ def test_two_scans_of_one_connection_do_not_disturb_each_other(connection):
     assert pairs == [(a, b) for a in range(150, 140, -1) for b in range(1, 71)]
 
 
+def test_the_first_look_after_another_connection_changed_the_schema_works(connection, connect, job_in):
+    job_in(connect(), "queued")
+    connect().execute("CREATE TABLE another (x)")
+
+    assert connection.execute("SELECT id FROM ML_JOBS").fetchall() == [(1,)]
+
+
+def test_each_later_look_after_another_connection_changed_the_schema_works(connection, connect):
+    connection.execute("SELECT id FROM ML_JOBS").fetchall()
+    other = connect()
+
+    for number in range(3):
+        other.execute(f"CREATE TABLE another{number} (x)")
+        connection.execute("INSERT INTO ML_JOBS (kind) VALUES ('noop')")
+        other.execute(f"DROP TABLE another{number}")
+        assert connection.execute("SELECT count(*) FROM ML_JOBS").get == number + 1
+
+
+@pytest.mark.parametrize("sql", ["SELECT ml_submit('noop', 'x', NULL)", "SELECT ml_cancel(1)", "SELECT ml_prune(0)"])
+@pytest.mark.parametrize("begin", ["BEGIN", "SELECT 1"])
+def test_a_function_works_after_another_connection_changed_the_schema(connection, connect, begin, sql):
+    connect().execute("CREATE TABLE another (x)")
+
+    connection.execute(begin).fetchall()
+    connection.execute(sql).fetchall()
+
+
 # ---- writes -------------------------------------------------------------------------------------------------------
 
 

@@ -7,13 +7,13 @@ import json
 import apsw
 
 from mldb.errors import ModelError
-from mldb.outcome import Model, StoredModel, model_digest
+from mldb.outcome import PackedModel, StoredModel, model_digest
 from mldb.statements import statements
 
 _MODELS = statements("models")
 
 
-def add(connection: apsw.Connection, name: str, model: Model, metrics: str | None, job: int, now: int) -> int:
+def add(connection: apsw.Connection, name: str, model: PackedModel, metrics: str | None, job: int, now: int) -> int:
     """Keep a model as the next version of its name and make it the active one; give its number.
 
     The caller holds a write transaction.
@@ -31,10 +31,10 @@ def add(connection: apsw.Connection, name: str, model: Model, metrics: str | Non
             "algorithm": model.algorithm,
             "task": model.task,
             "target": model.target,
-            "features": json.dumps(list(model.features), allow_nan=False),
+            "features": model.features,
             "query": model.query,
-            "tables": json.dumps(list(model.tables)),
-            "details": json.dumps(dict(model.details), allow_nan=False),
+            "tables": model.tables,
+            "details": model.details,
             "metrics": metrics,
         },
     )
