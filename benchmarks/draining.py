@@ -30,7 +30,7 @@ _OWNER = "bench"
 class Crowd:
     """How submitting while workers drain went. Times are seconds; waits are those of single submits.
 
-    `wal_bytes` is the size that the WAL had at the end: it starts anew only when nobody reads an older state.
+    `wal_bytes` is the size of the WAL at the last submit: it begins anew only when nobody reads an older state.
     """
 
     submitting: float
@@ -80,14 +80,16 @@ def select_while_draining(folder: Path, jobs: int, synchronous: str) -> Crowd:
     with new_database(folder, names=jobs) as path:
         queue = opened(path, synchronous, workers=THREADS, handlers={"noop": _counted(ran)})
         begin = last = time.perf_counter()
-        waits = []
+        waits: list[float] = []
+        wal = 0
         for _ in queue.connection.execute("SELECT ml_submit('noop', name, '{}') FROM t"):
             now = time.perf_counter()
             waits.append(now - last)
             last = now
+            if len(waits) == jobs:
+                wal = _size_of_wal(path)  # before the SELECT ends: the next commit cuts it back
         queue.shutdown()
         done = time.perf_counter()
-        wal = Path(f"{path}-wal").stat().st_size
         require_done_once(path, jobs, ran)
     return _crowd(begin, last, done, waits, wal)
 
@@ -109,9 +111,9 @@ def threads_while_draining(folder: Path, jobs: int, synchronous: str) -> Crowd:
         for thread in threads:
             thread.join()
         last = time.perf_counter()
+        wal = _size_of_wal(path)
         queue.shutdown()
         done = time.perf_counter()
-        wal = Path(f"{path}-wal").stat().st_size
         if errors:
             raise errors[0]
         require_done_once(path, each * SUBMITTERS, ran)
@@ -139,6 +141,10 @@ def _counted(ran: list[int]) -> Function:
         return noop(task)
 
     return handle
+
+
+def _size_of_wal(path: str) -> int:
+    return Path(f"{path}-wal").stat().st_size
 
 
 def _crowd(begin: float, last: float, done: float, waits: list[float], wal_bytes: int) -> Crowd:

@@ -10,7 +10,7 @@ import signal
 import tempfile
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
@@ -19,9 +19,9 @@ import apsw
 
 from mldb import connection as connections
 from mldb import migrate
-from mldb.errors import Forked, UsageError
+from mldb.errors import Forked, ReadOnly, UsageError
 from mldb.jobs_table import JobsModule
-from mldb.pool import Pool
+from mldb.pool import Pool, at_exit
 from mldb.presence import sweep
 from mldb.queue import Queue
 from mldb.registry import Function
@@ -77,9 +77,7 @@ def open(  # noqa: A001 - users write mldb.open(...)
     ":memory:" is a private temporary file that is deleted when the queue is shut down.
     Running jobs is to trust the file: workers do what its jobs say. Raises MldbError.
     """
-    _require_workers(workers)
-    if synchronous not in ("FULL", "NORMAL", "OFF"):
-        raise UsageError(f"synchronous is 'FULL', 'NORMAL' or 'OFF', not {synchronous!r}")
+    _require_sound(workers, synchronous)
     folder = None
     place = os.fspath(path)
     if not place:
@@ -122,7 +120,7 @@ def attach(
             f"attach needs an apsw.Connection, not {type(connection).__module__}.{type(connection).__qualname__}; "
             "two SQLite libraries on one file in one process lose commits"
         )
-    _require_workers(workers)
+    _require_sound(workers, synchronous)
     user = threading.get_ident()
     return _make(connection, workers, handlers, synchronous, lambda: user, lambda: None)
 
@@ -142,17 +140,22 @@ def _make(
     workers: int | None,
     handlers: Mapping[str, Function] | None,
     synchronous: str,
-    user_thread: Any,
-    close: Any,
+    user_thread: Callable[[], int],
+    close: Callable[[], None],
 ) -> Queue:
     surface = equip(connection, synchronous=synchronous)
     for done in migrate.prepare(connection):
         _log.info("%s: %s", connection.db_filename("main"), done)
     file = surface.file
-    if workers == 0:
+    barred = connections.is_barred(connection)
+    if barred and workers != 0:
+        raise ReadOnly("this connection is read-only, so it cannot run jobs; open it for writing, or with workers=0")
+    if workers == 0 and not barred:
         sweep(file)  # a pool does it itself
     pool = _start_pool(file, workers, handlers)
-    return Queue(connection, file, pool, user_thread=user_thread, close=close)
+    if pool is not None:
+        _let_go_at_exit(connection, user_thread)
+    return Queue(connection, file, pool, user_thread=user_thread, close=close, barred=barred)
 
 
 def _start_pool(file: SharedFile, workers: int | None, handlers: Mapping[str, Function] | None) -> Pool | None:
@@ -161,14 +164,29 @@ def _start_pool(file: SharedFile, workers: int | None, handlers: Mapping[str, Fu
         return None
     pool = Pool(file, threads, handlers)
     pool.start()
-    file.listeners.append(pool)
     _put_back_on_sigterm(pool)
     return pool
 
 
-def _require_workers(workers: int | None) -> None:
+def _require_sound(workers: int | None, synchronous: str) -> None:
     if workers is not None and (not isinstance(workers, int) or isinstance(workers, bool) or not 0 <= workers <= 1000):
         raise UsageError(f"workers is a number of threads from 0 to 1000, not {workers!r}")
+    if synchronous not in ("FULL", "NORMAL", "OFF"):
+        raise UsageError(f"synchronous is 'FULL', 'NORMAL' or 'OFF', not {synchronous!r}")
+
+
+def _let_go_at_exit(connection: apsw.Connection, user_thread: Callable[[], int]) -> None:
+    """Roll back what the main thread left open on a connection: nobody commits it any more, and its lock is needed."""
+    weak = weakref.ref(connection, lambda _: at_exit.remove(let_go))
+
+    def let_go() -> None:
+        left = weak()
+        if left is not None and user_thread() == threading.main_thread().ident:
+            with contextlib.suppress(apsw.ConnectionClosedError, apsw.ThreadingViolationError):
+                if left.in_transaction:
+                    apsw.Connection.execute(left, "ROLLBACK")
+
+    at_exit.append(let_go)
 
 
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from mldb.errors import MldbError, UsageError
+from mldb.errors import Busy, MldbError, ReadOnly, UsageError
 
 BUSY_TIMEOUT_MS = 30_000
 _OPEN_ATTEMPTS = 50
@@ -35,6 +35,15 @@ def open_reader(path: str, *, vfs: str | None = None) -> apsw.Connection:
     # A misspelt "column" in a query is an error, not a text.
     connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
     run(connection, "PRAGMA query_only = 1")
+    return connection
+
+
+def open_setup(path: str, *, vfs: str | None, readonly: bool) -> apsw.Connection:
+    """Open a database, which may not be there yet, to look whether it has a queue and to make one."""
+    flags = apsw.SQLITE_OPEN_READONLY if readonly else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+    connection = _open(path, flags, vfs, apsw.Connection)
+    wait_for_locks(connection)
+    distrust_the_schema(connection)
     return connection
 
 
@@ -102,6 +111,31 @@ def transaction(connection: apsw.Connection) -> Iterator[None]:
         raise
 
 
+def is_barred(connection: apsw.Connection) -> bool:
+    """Tell whether a user's connection may not write: opened read-only, or `query_only`."""
+    return bool(connection.readonly("main") or run(connection, "PRAGMA query_only")[0][0])
+
+
+def journal_mode(connection: apsw.Connection) -> str:
+    """Give the journal mode of the main database, in lower case."""
+    return str(run(connection, "PRAGMA main.journal_mode")[0][0]).lower()
+
+
+def require_wal(connection: apsw.Connection) -> None:
+    """Raise UsageError unless the main database is in WAL mode."""
+    mode = journal_mode(connection)
+    if mode != "wal":
+        raise UsageError(f"the queue needs journal mode WAL and the database is in mode {mode}; run SELECT ml_init()")
+
+
+def require_shared(connection: apsw.Connection) -> None:
+    """Raise UsageError when a connection locks its database exclusively."""
+    if run(connection, "PRAGMA main.locking_mode")[0][0] != "normal":
+        raise UsageError(
+            "this connection locks the database exclusively and keeps workers out; run PRAGMA locking_mode = NORMAL"
+        )
+
+
 def main_file(connection: apsw.Connection) -> str:
     """Give the path of a connection's main database; raise UsageError when it has no file."""
     path = connection.db_filename("main")
@@ -130,3 +164,23 @@ def _open(path: str, flags: int, vfs: str | None, factory: type[Factory]) -> Fac
         else:
             return connection
     raise AssertionError("unreachable")
+
+
+@contextlib.contextmanager
+def plain_errors(path: str) -> Iterator[None]:
+    """Turn what SQLite says of locks and read-only files into errors that say what to do."""
+    try:
+        yield
+    except apsw.ReadOnlyError as error:
+        raise ReadOnly(
+            f"{path} cannot be written here; open it for writing, or check the rights of the file"
+        ) from error
+    except apsw.BusyError as error:
+        if getattr(error, "extendedresult", None) == apsw.SQLITE_BUSY_SNAPSHOT:
+            raise Busy(
+                "another connection committed since this transaction began to read; "
+                "ROLLBACK, and begin it again with BEGIN IMMEDIATE"
+            ) from error
+        raise Busy("another connection holds the write lock of the database; let it COMMIT, then try again") from error
+    except apsw.FullError as error:
+        raise MldbError("the disk is full, nothing was written; free some space and try again") from error

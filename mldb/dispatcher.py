@@ -14,6 +14,7 @@ What it promises:
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -23,12 +24,13 @@ import apsw
 
 from mldb import registry
 from mldb.batch import Batch
-from mldb.connection import open_writer, transaction
-from mldb.errors import MldbError
+from mldb.connection import open_writer, plain_errors, transaction
+from mldb.errors import Busy, MldbError
+from mldb.hand import HAND_BACK_S, Hand
 from mldb.identity import now_ms
 from mldb.presence import Presence, sweep
 from mldb.run import Ending, Run
-from mldb.shared import SharedFile, plain_errors
+from mldb.shared import SharedFile
 from mldb.store import work, workers
 from mldb.task import Access, Task
 from mldb.watch import Watch
@@ -36,11 +38,10 @@ from mldb.watch import Watch
 BEAT_S = 10.0
 SWEEP_S = 2.0
 FLUSH_S = 0.1
-HAND_BACK_S = 0.1
 LEAVE_S = 5.0
-MOST_AHEAD = 1000
-_AHEAD_S = 0.01
-_TINY_S = 0.02
+# Short, so that the thread stays able to stop; what could not be written is tried again.
+_LOCK_WAIT_MS = 1000
+_SILENT_S = 10.0
 
 # What has to do with the file and passes, or concerns all jobs alike.
 _PASSING = (apsw.BusyError, apsw.LockedError, apsw.IOError, apsw.FullError, apsw.NoMemError, MldbError, OSError)
@@ -70,34 +71,35 @@ class Dispatcher:
     ) -> None:
         self.file = file
         self.worker = worker
-        self.threads = threads
         self.stop: Stop | None = None
         self._idle_since = time.monotonic()
         self._all_handlers = handlers
         self._access = access
         self._hand_out = hand_out
         self._connection = open_writer(file.path, vfs=file.vfs, synchronous=file.synchronous)
+        self._connection.set_busy_timeout(_LOCK_WAIT_MS)
         self._presence = Presence(file, self._connection, worker, threads)
         self._watch = Watch(self._connection)
         self.wake = self._watch.wake
         self._batch = Batch(worker.id)
+        self._hand = Hand(threads)
         self._endings: deque[Ending] = deque()
         self._reports: deque[Task] = deque()
-        self._held: dict[int, Run] = {}
-        self._timed: set[Run] = set()
-        self._tempo: dict[str, float] = {}
         self._handlers: dict[str, registry.Handler] = {}
         self._generation = -1
         self._next_beat = self._next_sweep = self._next_flush = self._next_hand_back = 0.0
-        self._troubles = 0
-        self._stalled = False
         self._in_doubt = False
+        self._trouble_since: float | None = None
+        self._told = False
+        self.left = threading.Event()
+        self._gate = threading.Lock()
+        self._closed = False
 
     # For other threads.
 
     def idle_seconds(self) -> float:
         """Give for how long no job has been in hand."""
-        return 0.0 if self._held else time.monotonic() - self._idle_since
+        return 0.0 if self._hand else time.monotonic() - self._idle_since
 
     def report(self, task: Task) -> None:
         """Note that a task has something to write."""
@@ -106,13 +108,16 @@ class Dispatcher:
 
     def ended(self, ending: Ending) -> None:
         """Note that a body ended."""
-        self._endings.append(ending)
-        self.wake()
+        with self._gate:
+            if not self._closed:
+                self._endings.append(ending)
+                self.wake()
+                return
+        self._note_late(ending)
 
     def cancelled(self, job: int) -> None:
         """Note that this process cancelled a job: its body sees it at once, and does not begin any more."""
-        run = self._held.get(job)
-        if run is not None:
+        for run in self._hand.of(job):
             run.task.stop()
             run.bar()
         self.wake()
@@ -125,46 +130,62 @@ class Dispatcher:
         self._presence.announce(self._handlers)
         sweep(self.file, but=self.worker.id)
 
+    def close(self) -> None:
+        """Give descriptors and connection back; what ends from now on is noted by the thread that ends it."""
+        with self._gate:
+            self._closed = True
+        self._watch.close()
+        self._connection.close()
+        while self._endings:
+            self._note_late(self._endings.popleft())
+
     # The thread.
 
     def run(self) -> None:
         """Turn until stopped; then put back what still runs, and close."""
         try:
-            while not self._is_done():
+            while True:
+                busy = False
                 try:
-                    busy = self._cycle(time.monotonic())
-                    self._troubles = 0
+                    if self._is_done():
+                        break
+                    busy = self._cycle(time.monotonic()) or self._may_be_done()
+                    self._trouble_since = None
                 except Exception as error:  # noqa: BLE001 - this thread must outlive whatever one job brings
-                    busy = False
                     self._complain(error)
                     if not isinstance(error, _PASSING):
                         self._give_up_unwritable()
-                if not busy and not self._is_done():
+                if not busy:
                     self._watch.wait(self._patience(time.monotonic()))
             self._leave()
         finally:
-            self._watch.close()
-            self._connection.close()
+            self.left.set()
+            self.close()
 
     def _cycle(self, now: float) -> bool:
         """Do what there is to do; give True when there may be more at once."""
         self._take_endings()
         self._notice_cancels()
-        self._notice_timeouts(now)
+        for run in self._hand.late(now):
+            self._end(run, "timed out")
+            self._batch.timeouts.append(run)
         if now >= self._next_hand_back:
-            self._hand_back(now)
+            self._next_hand_back = now + HAND_BACK_S
+            for run in self._hand.stalled(now):
+                run.over = "released"
+                self._batch.returned.append(run)
         if self._reports and (now >= self._next_flush or self._batch.endings):
             self._take_reports(now)
         if now >= self._next_sweep:
             sweep(self.file, but=self.worker.id)
+            self._notice_losses()
             self._next_sweep = now + SWEEP_S
         if self._generation != registry.generation():
             self._learn_handlers()
             self._next_beat = 0.0
         beat = now >= self._next_beat
         due = self.stop is None and self._is_due()
-        free, ahead = self._room()
-        claim = free + ahead > 0 and work.waiting(self._connection, self._handlers, self._last())
+        claim = sum(self._room()) > 0 and work.waiting(self._connection, self._handlers, self._last())
         if not (self._batch or beat or due or claim or self._in_doubt):
             return False
         claimed: list[work.Claim] = []
@@ -186,46 +207,35 @@ class Dispatcher:
         return bool(claimed or self._endings)
 
     def _take_endings(self) -> None:
-        if self._endings:
-            self._stalled = False
         while self._endings:
             ending = self._endings.popleft()
             self._batch.endings.append(ending)
-            self._timed.discard(ending.run)
-            kind, seconds = ending.run.claim.kind, ending.seconds
-            self._tempo[kind] = 0.8 * self._tempo.get(kind, seconds) + 0.2 * seconds
+            self._hand.note(ending)
 
     def _notice_cancels(self) -> None:
-        if not self._held:
+        if not self._hand:
             return
         for job, attempt in work.cancelled(self._connection, self.worker.id):
-            run = self._held.get(job)
-            if run is not None and run.claim.attempt == attempt and run.over is None:
-                run.over = "cancelled"
-                run.task.stop()
-                if run.bar():
-                    self._batch.stopped.append(run)
+            run = self._hand.get(job, attempt)
+            if run is not None and run.over is None and self._end(run, "cancelled"):
+                self._batch.stopped.append(run)
 
-    def _notice_timeouts(self, now: float) -> None:
-        for run in tuple(self._timed):
-            assert run.claim.timeout_s is not None
-            if run.over is not None:
-                self._timed.discard(run)
-            elif run.began is not None and now - run.began >= run.claim.timeout_s:
-                self._timed.discard(run)
-                run.over = "timed out"
-                run.task.stop()
-                self._batch.timeouts.append(run)
+    def _notice_losses(self) -> None:
+        """Tell bodies whose jobs are not ours any more: somebody took this worker for dead."""
+        if not self._hand:
+            return
+        ours = set(work.held(self._connection, self.worker.id))
+        ending = {ending.run for ending in self._batch.endings}
+        for run in self._hand:
+            lost = run.over is None and run not in ending and (run.claim.id, run.claim.attempt) not in ours
+            if lost and self._end(run, "lost"):
+                self._hand.drop(run)
 
-    def _hand_back(self, now: float) -> None:
-        """Put jobs back that were claimed ahead and find no free thread: other workers may have one."""
-        self._next_hand_back = now + HAND_BACK_S
-        if len(self._held) > self.threads:
-            for run in self._held.values():
-                if run.began is None and now - run.claimed > HAND_BACK_S and run.over is None and run.bar():
-                    run.over = "released"
-                    self._batch.returned.append(run)
-                    self._stalled = True
+    def _end(self, run: Run, why: str) -> bool:
+        """Make what a body gives from now on worth nothing; True when it has not begun and never will."""
+        run.over = why
+        run.task.stop()
+        return run.bar()
 
     def _take_reports(self, now: float) -> None:
         self._next_flush = now + FLUSH_S
@@ -237,67 +247,61 @@ class Dispatcher:
         return time_due is not None and time_due <= now_ms()
 
     def _room(self) -> tuple[int, int]:
-        """Give how many jobs to claim for free threads, and how many ahead of them when jobs are tiny."""
         if self.stop is not None and self.stop.drain_to is None:
             return 0, 0
-        in_hand = len(self._held) - len(self._batch.endings) - len(self._batch.returned)
-        fastest = min(self._tempo.values(), default=_TINY_S)
-        ahead = min(MOST_AHEAD, int(self.threads * _AHEAD_S / max(fastest, 1e-6))) if fastest < _TINY_S else 0
-        if self._stalled:
-            ahead = 0  # the last ones found no thread; wait until a body ends
-        return max(0, self.threads - in_hand), max(0, min(ahead, self.threads + ahead - in_hand))
+        return self._hand.room(len(self._batch.endings) + len(self._batch.returned))
 
     def _last(self) -> Mapping[str, int] | None:
         return None if self.stop is None else (self.stop.drain_to or {})
 
     def _claim(self) -> list[work.Claim]:
         free, ahead = self._room()
-        if free + ahead == 0:
-            return []
-        tiny = {kind for kind, seconds in self._tempo.items() if seconds < _TINY_S}
         return work.claim(
             self._connection,
             self._handlers,
             self.worker.id,
             free=free,
             ahead=ahead,
-            tiny=tiny,
+            tiny=self._hand.tiny(),
             last=self._last(),
             now=now_ms(),
         )
 
     def _forget_written(self) -> None:
         for ending in self._batch.endings:
-            self._held.pop(ending.run.claim.id, None)
+            self._hand.drop(ending.run)
         for run in self._batch.stopped + self._batch.returned:
-            self._held.pop(run.claim.id, None)
+            self._hand.drop(run)
         self._batch.clear()
         self._idle_since = time.monotonic()
 
     def _begin(self, claimed: list[work.Claim], now: float) -> None:
+        runs = []
         for claim in claimed:
             task = Task(claim.id, claim.kind, claim.target, claim.spec_json, claim.attempt, self._access, self.report)
             run = Run(claim, self._handlers[claim.kind], task, now)
-            self._held[claim.id] = run
-            if claim.timeout_s is not None:
-                self._timed.add(run)
-        for claim in claimed:
-            self._hand_out(self._held[claim.id])
+            self._hand.add(run)
+            runs.append(run)
+        for run in runs:
+            self._hand_out(run)
 
     def _patience(self, now: float) -> float:
         """Give for how many seconds there is nothing to do unless something happens."""
-        if self._troubles:
-            return min(0.05 * 2.0**self._troubles, 5.0)
+        if self._trouble_since is not None:
+            times = [now + min(max(0.05, now - self._trouble_since), 5.0)]
+            if self.stop is not None and self.stop.until is not None:
+                times.append(max(self.stop.until, now + 0.05))
+            return min(times) - now
         times = [self._next_beat, self._next_sweep]
         if self._reports:
             times.append(self._next_flush)
-        if len(self._held) > self.threads:
+        if len(self._hand) > self._hand.threads:
             times.append(self._next_hand_back)
+        deadline = self._hand.next_deadline(now)
+        if deadline is not None:
+            times.append(deadline)
         if self.stop is not None and self.stop.until is not None:
             times.append(self.stop.until)
-        times += [run.began + run.claim.timeout_s for run in self._timed if run.began and run.claim.timeout_s]
-        if self._timed:
-            times.append(now + 0.1)
         if self.stop is None:
             due = work.next_due_time(self._connection)
             if due is not None:
@@ -310,53 +314,77 @@ class Dispatcher:
         self._generation = registry.generation()
         self._handlers = self._all_handlers()
 
-    def _is_done(self) -> bool:
+    def _may_be_done(self) -> bool:
+        """Tell whether only the file can say that there is more to do."""
         stop = self.stop
         if stop is None:
             return False
         if stop.until is not None and time.monotonic() >= stop.until:
             return True
-        if self._endings or self._batch or any(run.over is None for run in self._held.values()):
+        return not (self._endings or self._batch or any(run.over is None for run in self._hand))
+
+    def _is_done(self) -> bool:
+        stop = self.stop
+        if stop is None or not self._may_be_done():
             return False
-        return stop.drain_to is None or not work.waiting(self._connection, self._handlers, stop.drain_to)
+        if stop.drain_to is None or (stop.until is not None and time.monotonic() >= stop.until):
+            return True
+        return not work.waiting(self._connection, self._handlers, stop.drain_to)
 
     def _leave(self) -> None:
-        """Put back what still runs and say goodbye; tried for a few seconds when the file is locked."""
+        """Put back what still runs and say goodbye.
+
+        While somebody keeps the file locked it goes on trying, behind those who wait for the stop, until the main
+        thread has ended as well.
+        """
         deadline = time.monotonic() + LEAVE_S
         self._take_endings()
         ended = {ending.run for ending in self._batch.endings}
-        for run in self._held.values():
+        for run in self._hand:
             if run not in ended and run.over is None:
-                run.over = "released"
-                run.bar()
-                run.task.stop()
+                self._end(run, "released")
                 self._batch.returned.append(run)
         while self._reports:
             self._batch.report(self._reports.popleft())
-        bodies_go_on = any(run.over in ("cancelled", "timed out") for run in self._held.values() if run not in ended)
         while True:
             try:
                 with self.file.lock, plain_errors(self.file.path), transaction(self._connection):
                     self._batch.write(self._connection)
-                    if not bodies_go_on:
+                    if all(run.over == "released" or run in ended for run in self._hand):
                         self._presence.leave()
             except (apsw.Error, MldbError) as error:
-                if time.monotonic() > deadline:
-                    _log.error(
-                        "%s: could not put running jobs back (%s); they are queued again by the next worker",
-                        self.file.path,
-                        error,
-                    )
+                if time.monotonic() < deadline:
+                    self._watch.wait(0.1)
+                    continue
+                if not self.left.is_set():
+                    _log.error("%s: cannot put running jobs back yet (%s)", self.file.path, error)
+                    self.left.set()
+                if not threading.main_thread().is_alive():
+                    _log.error("%s: running jobs are queued again by the next worker", self.file.path)
                     return
-                self._watch.wait(0.1)
+                self._watch.wait(1.0)
             else:
                 self._forget_written()
                 return
 
+    def _note_late(self, ending: Ending) -> None:
+        """Note that a body has ended whose job was over before the stop; runs in the body's own thread."""
+        run = ending.run
+        self._hand.drop(run)
+        if run.over not in ("cancelled", "timed out"):
+            return
+        try:
+            with self.file.transaction() as connection:
+                work.write(connection, "stop_job", run.held(self.worker.id) | {"now": now_ms()})
+                if not any(other.over in ("cancelled", "timed out") for other in self._hand):
+                    workers.forget(connection, self.worker.id)
+        except (apsw.Error, MldbError) as error:
+            _log.warning("%s: could not note that job %d has stopped (%s)", self.file.path, run.claim.id, error)
+
     def _release_unknown(self) -> None:
         """Put back what the file says is ours and we do not have: a claim whose commit seemed to fail and did not."""
         for job, attempt in work.held(self._connection, self.worker.id):
-            if job not in self._held:
+            if self._hand.get(job, attempt) is None:
                 held = {"id": job, "owner": self.worker.id, "attempt": attempt}
                 work.write(self._connection, "release_job", held)
 
@@ -368,12 +396,12 @@ class Dispatcher:
             self._complain(error)
 
     def _complain(self, error: Exception) -> None:
+        now = time.monotonic()
+        if self._trouble_since is None:
+            self._trouble_since, self._told = now, False
         self._in_doubt = True
-        self._troubles = min(self._troubles + 1, 10)
-        if self._troubles in (1, 10):
-            _log.error(
-                "%s: the queue cannot write (%s: %s); it tries again",
-                self.file.path,
-                type(error).__name__,
-                error,
-            )
+        # Others may hold the lock for a while; that is worth a word only when it lasts.
+        if not self._told and (not isinstance(error, Busy) or now - self._trouble_since > _SILENT_S):
+            self._told = True
+            name = type(error).__name__
+            _log.error("%s: the queue cannot write (%s: %s); it tries again", self.file.path, name, error)

@@ -18,10 +18,10 @@ from typing import Any, Final
 import apsw
 
 from mldb import migrate
+from mldb.connection import plain_errors
 from mldb.errors import UsageError
 from mldb.identity import now_ms
 from mldb.job import LARGEST_ID, STATUSES
-from mldb.shared import plain_errors
 from mldb.store import jobs
 from mldb.surface import Surface, shown
 

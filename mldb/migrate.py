@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from functools import cache
 
 import apsw
 
-from mldb.connection import main_file, run, transaction
+from mldb.connection import (
+    is_barred,
+    journal_mode,
+    main_file,
+    open_setup,
+    plain_errors,
+    require_shared,
+    require_wal,
+    run,
+    transaction,
+)
 from mldb.errors import Busy, ForeignSchema, MldbError, NewerSchema, NotInitialised, ReadOnly, UsageError
 from mldb.statements import Step, steps
 
@@ -16,34 +27,35 @@ _WAL_DEADLINE_S = 30.0
 
 
 def prepare(connection: apsw.Connection, *, plan: Sequence[Step] | None = None) -> list[str]:
-    """Switch the main database to WAL and apply the steps of the schema that it lacks.
+    """Switch the main database of a user's connection to WAL and apply the steps of the schema that it lacks.
 
-    Gives what was done, in words; nothing when nothing was to do. Many clients may do this at once.
-    Raises UsageError (no file, inside a transaction), ReadOnly, NewerSchema, ForeignSchema or Busy.
+    Gives what was done, in words; nothing when nothing was to do. Many clients may do this at once: it works on a
+    connection of its own, which waits for the others whatever the user's does.
+    Raises UsageError (no file, exclusive locks, inside a transaction), ReadOnly, NewerSchema, ForeignSchema or Busy.
     """
     path = main_file(connection)
+    require_shared(connection)
     plan = steps() if plan is None else plan
-    done: list[str] = []
-    try:
-        version = installed_version(connection, plan)
-    except NotInitialised:
-        version = 0
-    wal = journal_mode(connection) == "wal"
-    if wal and version == len(plan):
+    barred = is_barred(connection)
+    with plain_errors(path), contextlib.closing(open_setup(path, vfs=connection.open_vfs, readonly=barred)) as ours:
+        version = _version(ours, plan)
+        wal = journal_mode(ours) == "wal"
+        if wal and version == len(plan):
+            return []
+        if barred:
+            raise ReadOnly(f"{path} is open read-only here and has no queue yet; run: mldb init {path}")
+        if connection.in_transaction:
+            raise UsageError("the queue cannot be set up inside a transaction; COMMIT or ROLLBACK first")
+        done = []
+        if not wal:
+            switch_to_wal(ours)
+            done.append("switched to WAL")
+        done += [
+            "made the queue's tables" if step.version == 1 else f"applied step {step.version}, {step.name}"
+            for step in plan[version:]
+            if _apply(ours, step, plan)
+        ]
         return done
-    if connection.in_transaction:
-        raise UsageError("the queue cannot be set up inside a transaction; COMMIT or ROLLBACK first")
-    if connection.readonly("main") or run(connection, "PRAGMA query_only")[0][0]:
-        raise ReadOnly(f"{path} is open read-only here and has no queue yet; run: mldb init {path}")
-    if not wal:
-        switch_to_wal(connection)
-        done.append("switched to WAL")
-    done += [
-        "made the queue's tables" if step.version == 1 else f"applied step {step.version}, {step.name}"
-        for step in plan[version:]
-        if _apply(connection, step, plan)
-    ]
-    return done
 
 
 def check(connection: apsw.Connection) -> None:
@@ -52,17 +64,6 @@ def check(connection: apsw.Connection) -> None:
     if version < len(steps()):
         raise NotInitialised("an older mldb made this queue; run SELECT ml_init() to bring it up to date")
     require_wal(connection)
-
-
-def require_wal(connection: apsw.Connection) -> None:
-    """Raise UsageError when the main database is not in WAL mode, or this connection keeps others out."""
-    mode = journal_mode(connection)
-    if mode != "wal":
-        raise UsageError(f"the queue needs journal mode WAL and the database is in mode {mode}; run SELECT ml_init()")
-    if run(connection, "PRAGMA main.locking_mode")[0][0] != "normal":
-        raise UsageError(
-            "this connection locks the database exclusively and keeps workers out; run PRAGMA locking_mode = NORMAL"
-        )
 
 
 def installed_version(connection: apsw.Connection, plan: Sequence[Step]) -> int:
@@ -99,9 +100,11 @@ def installed_version(connection: apsw.Connection, plan: Sequence[Step]) -> int:
     return int(version)
 
 
-def journal_mode(connection: apsw.Connection) -> str:
-    """Give the journal mode of the main database, in lower case."""
-    return str(run(connection, "PRAGMA main.journal_mode")[0][0]).lower()
+def _version(connection: apsw.Connection, plan: Sequence[Step]) -> int:
+    try:
+        return installed_version(connection, plan)
+    except NotInitialised:
+        return 0
 
 
 def switch_to_wal(connection: apsw.Connection) -> None:
@@ -123,11 +126,7 @@ def switch_to_wal(connection: apsw.Connection) -> None:
 
 def _apply(connection: apsw.Connection, step: Step, plan: Sequence[Step]) -> bool:
     with transaction(connection):
-        try:
-            version = installed_version(connection, plan)
-        except NotInitialised:
-            version = 0
-        if version >= step.version:
+        if _version(connection, plan) >= step.version:
             return False
         for _ in connection.execute(step.sql):
             pass

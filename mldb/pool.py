@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from queue import SimpleQueue
 
 from mldb import registry
@@ -58,7 +58,12 @@ class Pool:
 
     def start(self) -> None:
         """Register, put back the jobs of dead workers, and begin. Raises what keeps it from that."""
-        self._dispatcher.start()
+        try:
+            self._dispatcher.start()
+        except BaseException:
+            self._dispatcher.close()
+            raise
+        self._file.listeners.append(self)
         _stop_at_exit(self)
         self._thread.start()
         for worker in self._workers:
@@ -86,18 +91,18 @@ class Pool:
             before = self._dispatcher.stop
             until = None if timeout is None else time.monotonic() + timeout
             if not drain:
-                self._dispatcher.stop = Stop(None, until or time.monotonic())
+                self._dispatcher.stop = Stop(None, time.monotonic() if until is None else until)
             elif before is None:
                 with self._file.reading() as connection:
                     self._dispatcher.stop = Stop(work.last_queued(connection, self._handlers()), until)
-            elif until is not None and before.until is None:
+            elif until is not None and (before.until is None or until < before.until):
                 # A second call may be in more of a hurry than the first.
                 self._dispatcher.stop = Stop(before.drain_to, until)
         self._dispatcher.wake()
         if threading.current_thread() in self._workers:
             return False
         if self._thread.ident is not None:
-            self._thread.join()
+            self._dispatcher.left.wait()
         return True
 
     def _work(self) -> None:
@@ -112,9 +117,14 @@ class Pool:
         try:
             self._dispatcher.run()
         finally:
+            if self in self._file.listeners:
+                self._file.listeners.remove(self)
             for _ in self._workers:
                 self._line.put(None)
 
+
+at_exit: list[Callable[[], None]] = []
+"""What to do first when the main thread has ended: let go of locks that nobody will use any more."""
 
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
 _exit_guard = threading.Lock()
@@ -133,5 +143,7 @@ def _stop_at_exit(pool: Pool) -> None:
 
 def _wait_for_main() -> None:
     threading.main_thread().join()
+    for let_go in tuple(at_exit):
+        let_go()
     for pool in tuple(_pools):
         pool.stop(drain=False, timeout=None)

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 import apsw
 
-from mldb.connection import transaction
+from mldb.connection import plain_errors, transaction
 from mldb.identity import boot_ms, host, is_dead, now_ms
-from mldb.shared import SharedFile, plain_errors
+from mldb.shared import SharedFile
 from mldb.store import workers
 
 _log = logging.getLogger("mldb")

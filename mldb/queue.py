@@ -9,13 +9,14 @@ from typing import Any, Self
 
 import apsw
 
-from mldb.errors import QueueClosed, UsageError
+from mldb.connection import plain_errors
+from mldb.errors import QueueClosed, ReadOnly, UsageError
 from mldb.identity import now_ms
 from mldb.job import STATUSES, Job
 from mldb.outcome import as_json
 from mldb.pool import Pool
 from mldb.queries import check_queries
-from mldb.shared import SharedFile, plain_errors
+from mldb.shared import SharedFile
 from mldb.store import jobs
 from mldb.surface import job_id, prune, seconds_of
 from mldb.waiting import wait_for
@@ -39,8 +40,11 @@ class Queue:
         *,
         user_thread: Callable[[], int],
         close: Callable[[], None],
+        barred: bool,
     ) -> None:
+        file.join()
         self._connection = connection
+        self._barred = barred
         self._file = file
         self._pool = pool
         self._user_thread = user_thread
@@ -87,7 +91,12 @@ class Queue:
         if connection is not None:
             self._file.require_same_process()
             with plain_errors(self.path):
-                return int(connection.execute("SELECT ml_submit(?, ?, ?, ?)", (kind, target, text, given)).get)
+                try:
+                    return int(connection.execute("SELECT ml_submit(?, ?, ?, ?)", (kind, target, text, given)).get)
+                except apsw.SQLError as error:
+                    if "no such function" not in str(error):
+                        raise
+                    raise UsageError("this connection has no ml_submit; make it ready with mldb.attach()") from error
         self._require_free_lock("submit")
         check_queries(self._file, kind, text, inside=False)
         with self._file.transaction() if given else self._file.writing() as ours:
@@ -126,6 +135,7 @@ class Queue:
     def wait(self, job: int, timeout: float | None = None) -> Job:
         """Give a job once it is over, or as it is after *timeout* seconds. Raises UsageError for an unknown one."""
         number = job_id("wait", job)
+        self._require_free_lock("wait")
         wait_for(self._file, number, None if timeout is None else seconds_of("wait", timeout))
         found = self.get(number)
         if found is None:
@@ -162,18 +172,15 @@ class Queue:
         A submit afterwards is accepted and stays queued.
         """
         limit = None if timeout is None else seconds_of("shutdown", timeout)
-        self._file.require_same_process()
+        self._require_free_lock("shutdown", writes=False)
         if self._pool is not None:
             stopped = self._pool.stop(drain=drain, timeout=limit)
             if not stopped:
                 return
-            if self._pool in self._file.listeners:
-                self._file.listeners.remove(self._pool)
         if not self._closed:
             self._closed = True
+            self._file.leave()
             self._close()
-            if not self._file.listeners:
-                self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -181,18 +188,27 @@ class Queue:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        unfinished = threading.get_ident() == self._user_thread() and self._is_writing()
+        if unfinished:
+            self._connection.execute("ROLLBACK")
         self.shutdown(drain=kind is None)
+        if unfinished and kind is None:
+            raise UsageError("the block ended inside a transaction, which was rolled back; COMMIT at its end")
 
-    def _require_free_lock(self, what: str) -> None:
-        """Refuse to wait for a write lock that this very thread holds."""
+    def _is_writing(self) -> bool:
+        try:
+            return self._connection.txn_state("main") == apsw.SQLITE_TXN_WRITE
+        except (apsw.ConnectionClosedError, apsw.ThreadingViolationError):
+            return False
+
+    def _require_free_lock(self, what: str, *, writes: bool = True) -> None:
+        """Refuse to write where the user may not, and to wait for a write lock that this very thread holds."""
         self._file.require_same_process()
+        if self._barred and writes:
+            raise ReadOnly("the connection of this queue is read-only, so it cannot change jobs; open it for writing")
         if threading.get_ident() != self._user_thread():
             return
-        try:
-            writing = self._connection.txn_state("main") == apsw.SQLITE_TXN_WRITE
-        except (apsw.ConnectionClosedError, apsw.ThreadingViolationError):
-            return
-        if writing:
+        if self._is_writing():
             raise UsageError(
                 f"this thread has a write transaction open on queue.connection, so {what}() would wait for itself; "
                 "use SQL on that connection (or submit(..., connection=queue.connection)), or COMMIT first"

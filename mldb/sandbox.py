@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 OUR_TABLES = frozenset(
     """
     ml_job ml_move ml_schema ml_worker ml_worker_kind ml_log ml_metric ml_checkpoint ml_spec ml_model
-    ml_model_version ml_job_list ml_job_log ml_job_metrics ml_workers ml_models ml_jobs
+    ml_model_version ml_model_content ml_job_list ml_job_log ml_job_metrics ml_workers ml_models ml_jobs
     """.split()  # noqa: SIM905 - read as a list of words
 )
 """The names of ours, in lower case, that users' queries may not read. Other names in ml_ are users' own."""

@@ -16,8 +16,8 @@ from typing import Protocol
 
 import apsw
 
-from mldb.connection import open_reader, open_writer, transaction
-from mldb.errors import Busy, Forked, MldbError, ReadOnly
+from mldb.connection import open_reader, open_writer, plain_errors, require_wal, transaction
+from mldb.errors import Forked, UsageError
 from mldb.fairlock import FairLock
 
 _MOST_IDLE_READERS = 4
@@ -43,6 +43,7 @@ class SharedFile:
         self.lock = FairLock()
         self.pid = os.getpid()
         self.listeners: list[Listener] = []
+        self._queues = 0
         self._writer: apsw.Connection | None = None
         self._readers: list[apsw.Connection] = []
 
@@ -50,11 +51,17 @@ class SharedFile:
     def writing(self) -> Iterator[apsw.Connection]:
         """Hold the fair lock and give our connection, outside a transaction: one statement is one transaction then."""
         self.require_same_process()
-        with self.lock:
+        with self.lock, plain_errors(self.path):
             if self._writer is None:
-                self._writer = open_writer(self.path, vfs=self.vfs, synchronous=self.synchronous)
-            with plain_errors(self.path):
-                yield self._writer
+                # While it is open nobody can leave WAL, so this is looked at once.
+                writer = open_writer(self.path, vfs=self.vfs, synchronous=self.synchronous)
+                try:
+                    require_wal(writer)
+                except BaseException:
+                    writer.close()
+                    raise
+                self._writer = writer
+            yield self._writer
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[apsw.Connection]:
@@ -66,18 +73,19 @@ class SharedFile:
     def reading(self) -> Iterator[apsw.Connection]:
         """Give a read-only connection that nobody else uses meanwhile."""
         self.require_same_process()
-        try:
-            connection = self._readers.pop()
-        except IndexError:
-            connection = open_reader(self.path, vfs=self.vfs)
-        try:
-            with plain_errors(self.path):
+        with plain_errors(self.path):
+            connection = None
+            with contextlib.suppress(IndexError):  # another thread may be faster than a look at the length
+                connection = self._readers.pop()
+            if connection is None:
+                connection = open_reader(self.path, vfs=self.vfs)
+            try:
                 yield connection
-        finally:
-            if len(self._readers) < _MOST_IDLE_READERS:
-                self._readers.append(connection)
-            else:
-                connection.close()
+            finally:
+                if len(self._readers) < _MOST_IDLE_READERS:
+                    self._readers.append(connection)
+                else:
+                    connection.close()
 
     def wake(self) -> None:
         """Tell the pools of this process that a job was committed; those of others notice the write."""
@@ -97,49 +105,57 @@ class SharedFile:
                 "open the file again in the child, or start the child with the spawn method"
             )
 
+    def join(self) -> None:
+        """Count one more queue that uses the file."""
+        with _guard:
+            self._queues += 1
+
+    def leave(self) -> None:
+        """Count one queue less; the last one closes our connections. They open again when they are needed."""
+        with _guard:
+            self._queues -= 1
+            last = self._queues <= 0
+            if last:
+                for key in [key for key, file in _files.items() if file is self]:
+                    del _files[key]
+        if last:
+            self.close()
+
     def close(self) -> None:
-        """Close our connections; they open again when they are needed."""
+        """Close our connections, the one that can fold the WAL into the database last."""
         with self.lock:
+            while self._readers:
+                self._readers.pop().close()
             writer, self._writer = self._writer, None
             if writer is not None:
                 writer.close()
-            while self._readers:
-                self._readers.pop().close()
 
 
 _guard = threading.Lock()
-_files: weakref.WeakValueDictionary[tuple[int, int, int], SharedFile] = weakref.WeakValueDictionary()
+_files: weakref.WeakValueDictionary[tuple[int, int, int] | None, SharedFile] = weakref.WeakValueDictionary()
 
 
 def shared_file(path: str, *, vfs: str | None = None, synchronous: str = "FULL") -> SharedFile:
-    """Give what this process shares for the file at a path; the first caller's settings hold.
+    """Give what this process shares for the file at a path. Raises UsageError for another *synchronous* than before.
 
     The file is known by device and inode (from stat, which opens nothing), so that two paths to it share one lock.
     """
-    status = Path(path).stat()
-    key = (os.getpid(), status.st_dev, status.st_ino)
+    key = _identity(path)
     with _guard:
         found = _files.get(key)
-        if found is None:
+        # A file that was deleted leaves its inode to another one, and one that was moved is not where we opened it.
+        if found is None or _identity(found.path) != key:
             found = _files[key] = SharedFile(path, vfs, synchronous)
+        elif found.synchronous != synchronous:
+            raise UsageError(
+                f"{path} is open in this process with synchronous {found.synchronous}; open it with the same"
+            )
         return found
 
 
-@contextlib.contextmanager
-def plain_errors(path: str) -> Iterator[None]:
-    """Turn what SQLite says of locks and read-only files into errors that say what to do."""
+def _identity(path: str) -> tuple[int, int, int] | None:
     try:
-        yield
-    except apsw.ReadOnlyError as error:
-        raise ReadOnly(
-            f"{path} cannot be written here; open it for writing, or check the rights of the file"
-        ) from error
-    except apsw.BusyError as error:
-        if getattr(error, "extendedresult", None) == apsw.SQLITE_BUSY_SNAPSHOT:
-            raise Busy(
-                "another connection committed since this transaction began to read; "
-                "ROLLBACK, and begin it again with BEGIN IMMEDIATE"
-            ) from error
-        raise Busy("another connection holds the write lock of the database; let it COMMIT, then try again") from error
-    except apsw.FullError as error:
-        raise MldbError("the disk is full, nothing was written; free some space and try again") from error
+        status = Path(path).stat()
+    except FileNotFoundError:
+        return None
+    return os.getpid(), status.st_dev, status.st_ino

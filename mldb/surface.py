@@ -17,13 +17,13 @@ from typing import Any, Final
 import apsw
 
 from mldb import migrate
-from mldb.connection import main_file, run
+from mldb.connection import is_barred, main_file, plain_errors, require_shared
 from mldb.errors import ReadOnly, UsageError
 from mldb.identity import now_ms
 from mldb.job import LARGEST_ID
 from mldb.predict import Predictions
 from mldb.queries import check_queries
-from mldb.shared import SharedFile, plain_errors, shared_file
+from mldb.shared import SharedFile, shared_file
 from mldb.store import jobs
 from mldb.waiting import wait_for
 
@@ -146,14 +146,16 @@ class Surface:
         """Raise what to do first, unless the database has our schema and is in WAL mode."""
         self.file.require_same_process()
         if not self._ready:
-            migrate.check(self._connection)
+            with plain_errors(self.file.path):
+                migrate.check(self._connection)
             self._ready = True
 
     def require_writable(self) -> None:
         """As require_ready; raises ReadOnly as well where the user's own connection may not write."""
         self.require_ready()
         connection = self._connection
-        if connection.readonly("main") or run(connection, "PRAGMA query_only")[0][0]:
+        require_shared(connection)
+        if is_barred(connection):
             raise ReadOnly(
                 "this connection is read-only, so it cannot change jobs or wait for them; open it for writing"
             )

@@ -106,7 +106,8 @@ class Task:
 
         Costs next to nothing: the pool writes the last one a few times a second. May go back.
         """
-        self._progress = 0 if percent <= 0 else 100 if percent >= 100 else int(percent)
+        if percent == percent:  # noqa: PLR0124 - not NaN, which says nothing about progress
+            self._progress = 0 if percent <= 0 else 100 if percent >= 100 else int(percent)
         if message is not None:
             self._message = as_text(message)[:LONGEST_LINE]
         self._changed = True

@@ -11,6 +11,7 @@ import ctypes
 import os
 import select
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +33,18 @@ class Watch:
     `wake` may be called from any thread; all else belongs to the thread that waits.
     """
 
-    __slots__ = ("_awake", "_connection", "_inotify", "_noticed", "_poll", "_read", "_seen", "_write")
+    __slots__ = (
+        "_awake",
+        "_connection",
+        "_guard",
+        "_inotify",
+        "_noticed",
+        "_open",
+        "_poll",
+        "_read",
+        "_seen",
+        "_write",
+    )
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
@@ -45,6 +57,8 @@ class Watch:
         if self._inotify is not None:
             self._poll.register(self._inotify, select.POLLIN)
         self._awake = False
+        self._open = True
+        self._guard = threading.Lock()
         # A commit may be on its way whose write came before the watch.
         self._noticed: float | None = time.monotonic()
         self._seen = self.version()
@@ -57,10 +71,10 @@ class Watch:
         """Make the waiting thread return at once."""
         if not self._awake:
             self._awake = True
-            try:
-                os.write(self._write, b"\0")
-            except (BlockingIOError, OSError):  # full means awake already; closed means nobody waits
-                return
+            # A late wake must not write to a descriptor that was closed and is somebody else's now.
+            with self._guard:
+                if self._open:
+                    os.write(self._write, b"\0")
 
     def wait(self, timeout: float, *, poll: Callable[[], bool] | None = None) -> bool:
         """Wait until a commit, a wake, or *timeout* seconds; give True for the first two.
@@ -106,7 +120,11 @@ class Watch:
                 look, self._noticed = _FIRST_LOOK_S, time.monotonic()
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Give the descriptors back; `wake` does nothing from now on."""
+        with self._guard:
+            if not self._open:
+                return
+            self._open = False
         for descriptor in (self._read, self._write, self._inotify):
             if descriptor is not None:
                 os.close(descriptor)

@@ -12,10 +12,17 @@ SELECT id, priority
 
 -- name: claim_jobs
 -- Gives the queued jobs of a JSON array of ids to an owner, running and with one attempt more.
-UPDATE main.ml_job
+UPDATE main.ml_job NOT INDEXED
    SET status = 'running', started_at_ms = :now, owner = :owner, attempt = attempt + 1, message = NULL
  WHERE id IN (SELECT value FROM json_each(:ids)) AND status = 'queued'
 RETURNING id, priority, kind, target_name, spec_json, attempt, max_attempts, crashes, timeout_s, backoff_s;
+
+-- name: claim_unread
+-- As claim_jobs for one job, without reading its texts. Gives id and attempt.
+UPDATE main.ml_job
+   SET status = 'running', started_at_ms = :now, owner = :owner, attempt = attempt + 1, message = NULL
+ WHERE id = :id AND status = 'queued'
+RETURNING id, attempt;
 
 -- name: large_spec
 -- Gives the spec of a job that is kept beside its row.
@@ -24,7 +31,7 @@ SELECT spec_json FROM main.ml_spec WHERE job_id = :id;
 -- name: complete_jobs
 -- Ends jobs with their results, given as a JSON array of [id, attempt, metrics]. Gives their ids. One statement for
 -- many jobs: running it once per job costs three times as much.
-UPDATE main.ml_job
+UPDATE main.ml_job NOT INDEXED
    SET status = 'completed', progress = 100, finished_at_ms = :now, stopped_at_ms = :now, metrics_json = ended.metrics
   FROM (SELECT value ->> 0 AS id, value ->> 1 AS attempt, value ->> 2 AS metrics FROM json_each(:endings)) AS ended
  WHERE ml_job.id = ended.id AND ml_job.owner = :owner AND ml_job.attempt = ended.attempt AND ml_job.status = 'running'

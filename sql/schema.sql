@@ -21,24 +21,25 @@
 -- cancel it until then. A finished row never changes again, except that stopped_at_ms is filled, once, when the
 -- body of a cancelled or timed-out job has really ended. So "live" is: stopped_at_ms IS NULL.
 --
--- Times are milliseconds since 1970 (UTC). Everything here runs on SQLite 3.38 and later.
+-- Names are qualified: a TEMP table of the same name must not catch anything. Times are milliseconds since 1970
+-- (UTC). Everything here runs on SQLite 3.38 and later.
 
 SAVEPOINT ml_step;
 
-CREATE TABLE ml_schema (
+CREATE TABLE main.ml_schema (
   version       INTEGER PRIMARY KEY,
   name          TEXT NOT NULL,
   applied_at_ms INTEGER NOT NULL
 ) STRICT;
 
-CREATE TABLE ml_move (
+CREATE TABLE main.ml_move (
   was     TEXT NOT NULL,
   becomes TEXT NOT NULL,
   why     TEXT NOT NULL,
   PRIMARY KEY (was, becomes)
 ) STRICT, WITHOUT ROWID;
 
-INSERT INTO ml_move (was, becomes, why) VALUES
+INSERT INTO main.ml_move (was, becomes, why) VALUES
   ('queued',  'running',   'a worker claimed it'),
   ('queued',  'cancelled', 'a user cancelled it before it began'),
   ('running', 'completed', 'its handler returned'),
@@ -46,8 +47,9 @@ INSERT INTO ml_move (was, becomes, why) VALUES
   ('running', 'cancelled', 'a user cancelled it'),
   ('running', 'queued',    'its worker stopped or died, or it will be tried again');
 
-CREATE TABLE ml_job (
-  id             INTEGER PRIMARY KEY AUTOINCREMENT,
+CREATE TABLE main.ml_job (
+  id             INTEGER PRIMARY KEY AUTOINCREMENT
+                 CONSTRAINT id_is_positive CHECK (id > 0),
   kind           TEXT NOT NULL
                  CONSTRAINT kind_has_1_to_200_characters CHECK (length(kind) BETWEEN 1 AND 200),
   target_name    TEXT NOT NULL DEFAULT ''
@@ -63,7 +65,8 @@ CREATE TABLE ml_job (
   spec_json      TEXT
                  CONSTRAINT spec_json_is_a_json_object CHECK (
                    spec_json IS NULL OR spec_json = '{}'
-                   OR CASE WHEN json_valid(spec_json) THEN json_type(spec_json) = 'object' ELSE 0 END)
+                   OR CASE WHEN json_valid(spec_json) AND NOT instr(spec_json, char(0))
+                           THEN json_type(spec_json) = 'object' ELSE 0 END)
                  CONSTRAINT spec_json_has_at_most_1048576_bytes CHECK (length(CAST(spec_json AS BLOB)) <= 1048576),
   metrics_json   TEXT
                  CONSTRAINT metrics_json_is_json CHECK (metrics_json IS NULL OR json_valid(metrics_json)),
@@ -99,31 +102,31 @@ CREATE TABLE ml_job (
   CONSTRAINT a_failed_job_says_why CHECK (status <> 'failed' OR error_message IS NOT NULL)
 ) STRICT;
 
-CREATE TABLE ml_spec (
+CREATE TABLE main.ml_spec (
   job_id    INTEGER PRIMARY KEY,
   spec_json TEXT NOT NULL
 ) STRICT;
 
 -- What a claim reads: due jobs of a kind, best priority first, then oldest. Nothing else stands in it.
-CREATE INDEX ml_job_claim ON ml_job (kind, priority DESC, id) WHERE status = 'queued' AND due = 1;
+CREATE INDEX main.ml_job_claim ON ml_job (kind, priority DESC, id) WHERE status = 'queued' AND due = 1;
 
 -- Jobs that wait for their time.
-CREATE INDEX ml_job_scheduled ON ml_job (run_at_ms) WHERE status = 'queued' AND due = 0;
+CREATE INDEX main.ml_job_scheduled ON ml_job (run_at_ms) WHERE status = 'queued' AND due = 0;
 
 -- Whose bodies run, or have not ended yet, by owner.
-CREATE INDEX ml_job_held ON ml_job (owner, status) WHERE owner IS NOT NULL AND stopped_at_ms IS NULL;
+CREATE INDEX main.ml_job_held ON ml_job (owner, status) WHERE owner IS NOT NULL AND stopped_at_ms IS NULL;
 
-CREATE UNIQUE INDEX ml_job_unique ON ml_job (kind, unique_key) WHERE unique_key IS NOT NULL AND stopped_at_ms IS NULL;
+CREATE UNIQUE INDEX main.ml_job_unique ON ml_job (kind, unique_key) WHERE unique_key IS NOT NULL AND stopped_at_ms IS NULL;
 
 -- One list per status, so that listing a few jobs of a status never reads the others.
-CREATE INDEX ml_job_queued    ON ml_job (id) WHERE status = 'queued';
-CREATE INDEX ml_job_running   ON ml_job (id) WHERE status = 'running';
-CREATE INDEX ml_job_completed ON ml_job (id) WHERE status = 'completed';
-CREATE INDEX ml_job_failed    ON ml_job (id) WHERE status = 'failed';
-CREATE INDEX ml_job_cancelled ON ml_job (id) WHERE status = 'cancelled';
+CREATE INDEX main.ml_job_queued    ON ml_job (id) WHERE status = 'queued';
+CREATE INDEX main.ml_job_running   ON ml_job (id) WHERE status = 'running';
+CREATE INDEX main.ml_job_completed ON ml_job (id) WHERE status = 'completed';
+CREATE INDEX main.ml_job_failed    ON ml_job (id) WHERE status = 'failed';
+CREATE INDEX main.ml_job_cancelled ON ml_job (id) WHERE status = 'cancelled';
 
 -- NEW.id is -1 here when the statement gave none.
-CREATE TRIGGER ml_job_is_born BEFORE INSERT ON ml_job
+CREATE TRIGGER main.ml_job_is_born BEFORE INSERT ON ml_job
 BEGIN
   SELECT CASE
     WHEN NEW.id <> -1 THEN
@@ -138,7 +141,7 @@ BEGIN
   END;
 END;
 
-CREATE TRIGGER ml_job_was_born AFTER INSERT ON ml_job
+CREATE TRIGGER main.ml_job_was_born AFTER INSERT ON ml_job
 WHEN length(NEW.spec_json) > 1000 OR (NEW.run_at_ms IS NOT NULL AND NEW.due = 1)
 BEGIN
   INSERT INTO ml_spec (job_id, spec_json)
@@ -149,7 +152,7 @@ BEGIN
    WHERE id = NEW.id;
 END;
 
-CREATE TRIGGER ml_job_changes BEFORE UPDATE ON ml_job
+CREATE TRIGGER main.ml_job_changes BEFORE UPDATE ON ml_job
 BEGIN
   SELECT CASE
     WHEN OLD.finished_at_ms IS NOT NULL AND NOT (
@@ -174,7 +177,7 @@ BEGIN
   END;
 END;
 
-CREATE TRIGGER ml_job_goes BEFORE DELETE ON ml_job
+CREATE TRIGGER main.ml_job_goes BEFORE DELETE ON ml_job
 BEGIN
   SELECT RAISE(ABORT, 'a live job cannot be deleted; cancel it with ml_cancel(id) first')
    WHERE OLD.stopped_at_ms IS NULL;
@@ -186,7 +189,7 @@ END;
 
 -- A process that runs jobs. The id is new at each start; pid, pid_started and the two namespaces of pids (the boot,
 -- and the container) tell whether it still lives. heartbeat_boot_ms is on the clock that counts from the boot.
-CREATE TABLE ml_worker (
+CREATE TABLE main.ml_worker (
   id                TEXT PRIMARY KEY,
   pid               INTEGER NOT NULL,
   pid_started       INTEGER NOT NULL,
@@ -199,13 +202,13 @@ CREATE TABLE ml_worker (
   heartbeat_boot_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE ml_worker_kind (
+CREATE TABLE main.ml_worker_kind (
   kind      TEXT NOT NULL,
   worker_id TEXT NOT NULL,
   PRIMARY KEY (kind, worker_id)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE ml_log (
+CREATE TABLE main.ml_log (
   job_id  INTEGER NOT NULL,
   attempt INTEGER NOT NULL,
   seq     INTEGER NOT NULL,
@@ -214,7 +217,7 @@ CREATE TABLE ml_log (
   PRIMARY KEY (job_id, attempt, seq)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE ml_metric (
+CREATE TABLE main.ml_metric (
   job_id  INTEGER NOT NULL,
   attempt INTEGER NOT NULL,
   seq     INTEGER NOT NULL,
@@ -225,19 +228,19 @@ CREATE TABLE ml_metric (
   PRIMARY KEY (job_id, attempt, seq)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE ml_checkpoint (
+CREATE TABLE main.ml_checkpoint (
   job_id     INTEGER PRIMARY KEY,
   attempt    INTEGER NOT NULL,
   at_ms      INTEGER NOT NULL,
   value_json TEXT NOT NULL
 ) STRICT;
 
-CREATE TABLE ml_model (
+CREATE TABLE main.ml_model (
   name           TEXT PRIMARY KEY,
   active_version INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE ml_model_version (
+CREATE TABLE main.ml_model_version (
   name          TEXT NOT NULL,
   version       INTEGER NOT NULL,
   job_id        INTEGER,
@@ -256,14 +259,14 @@ CREATE TABLE ml_model_version (
 ) STRICT, WITHOUT ROWID;
 
 -- A table with a rowid, so that the bytes of one model lie together and are read in one go.
-CREATE TABLE ml_model_content (
+CREATE TABLE main.ml_model_content (
   name    TEXT NOT NULL,
   version INTEGER NOT NULL,
   content BLOB NOT NULL,
   PRIMARY KEY (name, version)
 ) STRICT;
 
-CREATE VIEW ml_job_list AS
+CREATE VIEW main.ml_job_list AS
 SELECT job.id, job.kind, job.target_name, job.status, job.progress,
        job.created_at_ms, job.started_at_ms, job.finished_at_ms, job.error_message,
        coalesce(job.spec_json, (SELECT spec_json FROM ml_spec WHERE job_id = job.id), '{}') AS spec_json,
@@ -293,13 +296,13 @@ SELECT job.id, job.kind, job.target_name, job.status, job.progress,
        job.tag, job.retry_of
   FROM ml_job AS job;
 
-CREATE VIEW ml_job_log AS
+CREATE VIEW main.ml_job_log AS
 SELECT job_id, at_ms, attempt, line FROM ml_log;
 
-CREATE VIEW ml_job_metrics AS
+CREATE VIEW main.ml_job_metrics AS
 SELECT job_id, at_ms, attempt, name, step, value FROM ml_metric;
 
-CREATE VIEW ml_workers AS
+CREATE VIEW main.ml_workers AS
 SELECT worker.id, worker.pid, worker.host, worker.started_at_ms, worker.heartbeat_at_ms,
        round((julianday('now') - 2440587.5) * 86400 - worker.heartbeat_at_ms / 1000.0, 1) AS heartbeat_age_s,
        worker.threads,
@@ -307,14 +310,14 @@ SELECT worker.id, worker.pid, worker.host, worker.started_at_ms, worker.heartbea
        (SELECT count(*) FROM ml_job WHERE owner = worker.id AND stopped_at_ms IS NULL) AS running
   FROM ml_worker AS worker;
 
-CREATE VIEW ml_models AS
+CREATE VIEW main.ml_models AS
 SELECT model.name, model.active_version, version.algorithm, version.task, version.target, version.metrics_json,
        version.created_at_ms, version.job_id,
        (SELECT count(*) FROM ml_model_version AS other WHERE other.name = model.name) AS versions
   FROM ml_model AS model
   LEFT JOIN ml_model_version AS version ON version.name = model.name AND version.version = model.active_version;
 
-INSERT INTO ml_schema (version, name, applied_at_ms)
+INSERT INTO main.ml_schema (version, name, applied_at_ms)
 VALUES (1, 'queue', CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER));
 
 RELEASE ml_step;

@@ -19,7 +19,6 @@ known (name, types, need) AS (
 given (name, type, value) AS (
   SELECT key, type, atom
     FROM json_each(CASE WHEN CASE WHEN json_valid(:options) THEN json_type(:options) END = 'object' THEN :options ELSE '{}' END)
-   WHERE type <> 'null'
 ),
 pair (name, place) AS (
   SELECT name, 1 FROM given WHERE name NOT IN (SELECT name FROM known)
@@ -55,7 +54,7 @@ problem (rank, words) AS (
    WHERE typeof(:spec) = 'text' AND length(CAST(:spec AS BLOB)) > 1048576
   UNION ALL
   SELECT 4, 'spec is not valid JSON; make it with json_object(...)'
-   WHERE typeof(:spec) = 'text' AND NOT json_valid(:spec)
+   WHERE typeof(:spec) = 'text' AND (NOT json_valid(:spec) OR instr(:spec, char(0)))
   UNION ALL
   SELECT 4, 'spec must be a JSON object, not a JSON ' || json_type(:spec) || '; make it with json_object(...)'
    WHERE typeof(:spec) = 'text' AND CASE WHEN json_valid(:spec) THEN json_type(:spec) <> 'object' END
@@ -65,7 +64,7 @@ problem (rank, words) AS (
    WHERE typeof(:options) NOT IN ('text', 'null')
   UNION ALL
   SELECT 5, 'options is not valid JSON; make it with json_object(...)'
-   WHERE typeof(:options) = 'text' AND NOT json_valid(:options)
+   WHERE typeof(:options) = 'text' AND (NOT json_valid(:options) OR instr(:options, char(0)))
   UNION ALL
   SELECT 5, 'options must be a JSON object, not a JSON ' || json_type(:options) || '; make it with json_object(...)'
    WHERE typeof(:options) = 'text' AND CASE WHEN json_valid(:options) THEN json_type(:options) <> 'object' END
@@ -80,12 +79,13 @@ problem (rank, words) AS (
   UNION ALL
   SELECT 7, 'option ' || quote(given.name) || ' must be ' || known.need || ', not ' || CASE WHEN value IS NULL THEN 'a JSON ' || type ELSE quote(value) END
     FROM given JOIN known ON known.name = given.name
-   WHERE NOT instr(known.types, type)
+   WHERE type <> 'null' AND (NOT instr(known.types, type)
       OR CASE given.name
            WHEN 'priority' THEN typeof(value) <> 'integer'
            WHEN 'run_at' THEN
              CASE WHEN type = 'integer' THEN typeof(value) <> 'integer' OR value NOT BETWEEN 0 AND 253402300799999
                   ELSE julianday(value) IS NULL OR julianday(value) < 2440587.5
+                       OR date(substr(value, 1, 10)) IS NOT substr(value, 1, 10)  -- the 30th of February
                        OR NOT (value GLOB '[0-9][0-9][0-9][0-9]-*[zZ]'
                                OR value GLOB '[0-9][0-9][0-9][0-9]-*[-+][0-9][0-9]:[0-9][0-9]')
                        OR value NOT GLOB '*[0-9][0-9]:[0-9][0-9]*' END
@@ -95,7 +95,7 @@ problem (rank, words) AS (
            WHEN 'timeout' THEN value <= 0 OR value > 1e10
            WHEN 'unique' THEN length(value) NOT BETWEEN 1 AND 1000
            WHEN 'tag' THEN length(value) > 1000
-         END
+         END)
   UNION ALL
   SELECT 8, 'option ''run_at'' is in milliseconds since 1970 and ' || value
             || ' looks like seconds; multiply it by 1000'
@@ -103,7 +103,7 @@ problem (rank, words) AS (
    WHERE name = 'run_at' AND type = 'integer' AND value BETWEEN 100000000 AND 99999999999
   UNION ALL
   SELECT 9, 'options ''run_at'' and ''delay'' both say when to run; give one of them'
-   WHERE (SELECT count(DISTINCT name) FROM given WHERE name IN ('run_at', 'delay')) = 2
+   WHERE (SELECT count(DISTINCT name) FROM given WHERE name IN ('run_at', 'delay') AND type <> 'null') = 2
   UNION ALL
   SELECT 10, 'option ' || quote(name) || ' is given twice; give it once'
     FROM given GROUP BY name HAVING count(*) > 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 
@@ -9,6 +10,7 @@ import apsw
 import pytest
 
 import mldb
+from mldb import connection as connections
 
 
 @pytest.fixture
@@ -28,6 +30,9 @@ def queue(path):
 
     yield open_queue
     for each in reversed(opened):
+        with contextlib.suppress(apsw.ConnectionClosedError):
+            if each.connection.in_transaction:
+                each.connection.execute("ROLLBACK")
         each.shutdown(drain=False)
 
 
@@ -50,6 +55,12 @@ def connect(path):
     yield open_connection
     for each in opened:
         each.close()
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Make connections of ours wait for locks for 2 seconds, not 30: what is told at once is told sooner than that."""
+    monkeypatch.setattr(connections, "BUSY_TIMEOUT_MS", 2000)
 
 
 @pytest.fixture

@@ -57,7 +57,9 @@ def test_cancel_of_a_running_job_says_that_its_body_has_not_stopped(connection, 
 
     connection.execute("SELECT ml_cancel(?)", (job,)).fetchall()
 
-    row = connection.execute("SELECT status, progress, finished_at_ms > 0, stopped_at_ms, owner FROM ML_JOBS").fetchone()
+    row = connection.execute(
+        "SELECT status, progress, finished_at_ms > 0, stopped_at_ms, owner FROM ML_JOBS"
+    ).fetchone()
     assert row == ("cancelled", 40, 1, None, "w")
 
 
@@ -90,8 +92,17 @@ def test_python_takes_an_id_beyond_those_of_sqlite_for_unknown(queue, job):
 def test_retry_of_a_job_that_is_over_is_a_new_job_like_it(connection, job_in, was):
     spec = '{"a": "' + "x" * 2000 + '"}'
     job = job_in(
-        connection, was, kind="k", target_name="t", spec_json=spec, priority=3, max_attempts=4, backoff_s=2.5,
-        timeout_s=7.5, tag="tag", unique_key="u",
+        connection,
+        was,
+        kind="k",
+        target_name="t",
+        spec_json=spec,
+        priority=3,
+        max_attempts=4,
+        backoff_s=2.5,
+        timeout_s=7.5,
+        tag="tag",
+        unique_key="u",
     )
 
     new = connection.execute("SELECT ml_retry(?)", (job,)).get
@@ -102,7 +113,8 @@ def test_retry_of_a_job_that_is_over_is_a_new_job_like_it(connection, job_in, wa
         *("k", "t", 3, 4, 2.5, 7.5, "tag", "u"),
     )
     assert connection.execute(
-        "SELECT status, progress, attempt, owner, started_at_ms, error_message, spec_json, retry_of FROM ML_JOBS WHERE id = ?",
+        "SELECT status, progress, attempt, owner, started_at_ms, error_message, spec_json, retry_of"
+        " FROM ML_JOBS WHERE id = ?",
         (new,),
     ).fetchone() == ("queued", 0, 0, None, None, None, spec, job)
     assert status(connection, job) == was
@@ -115,10 +127,15 @@ def test_a_retry_can_be_retried_again_and_keeps_its_spec(connection, job_in):
         connection.execute("SELECT ml_cancel(?)", (job,)).fetchall()
         job = connection.execute("SELECT ml_retry(?)", (job,)).get
 
-    assert connection.execute("SELECT spec_json, retry_of FROM ML_JOBS WHERE id = ?", (job,)).fetchone() == (spec, job - 1)
+    assert connection.execute("SELECT spec_json, retry_of FROM ML_JOBS WHERE id = ?", (job,)).fetchone() == (
+        spec,
+        job - 1,
+    )
 
 
-@pytest.mark.parametrize(("was", "body"), [("queued", False), ("running", False), ("cancelled", True), ("failed", True)])
+@pytest.mark.parametrize(
+    ("was", "body"), [("queued", False), ("running", False), ("cancelled", True), ("failed", True)]
+)
 def test_retry_of_a_live_job_is_refused(queue, job_in, was, body):
     q = queue()
     connection = q.connection
@@ -143,7 +160,9 @@ def test_retry_of_a_job_whose_unique_key_is_taken_is_refused(connection, queue, 
     job_in(connection, "queued", unique_key="k")
 
     for retry in (lambda: connection.execute("SELECT ml_retry(?)", (job,)), lambda: queue().retry(job)):
-        with pytest.raises(mldb.UsageError, match="^a live job of this kind has this unique key; wait for it or cancel it"):
+        with pytest.raises(
+            mldb.UsageError, match=r"^a live job of this kind has this unique key; wait for it or cancel it"
+        ):
             retry()
 
     assert connection.execute("SELECT count(*) FROM ml_job").get == 2

@@ -47,15 +47,15 @@ def worker(path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    first = process.stdout.readline()
-    yield process
-    process.send_signal(signal.SIGTERM)
     try:
+        assert process.stdout.readline().startswith("working on")
+        yield process
+        process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
+        assert process.returncode == 0
     finally:
         process.kill()
-    assert first.startswith("working on")
-    assert process.returncode == 0
+        process.communicate()
 
 
 def test_the_sql_session_prints_what_the_readme_prints(path, worker):

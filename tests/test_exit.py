@@ -87,7 +87,7 @@ def test_leaving_by_any_way_ends_in_seconds_and_puts_running_jobs_back(queue, pa
 
         ended = program.ends(10)
         errors = program.errors()
-    # Without workers nobody repairs anything: what is seen is what the program left.
+    # Had the program left its jobs running, the attempt would be counted now.
     jobs = queue().list()
     assert ended == (-2 if way == "SIGINT" and ended == -2 else code)
     assert [(job.status, job.progress, job.attempt, job.owner) for job in jobs] == [("queued", 0, 0, None)] * 4

@@ -32,7 +32,9 @@ def fill(connection, number, *, kind="noop", status="queued"):
         (number, kind),
     )
     if status == "cancelled":
-        connection.execute("UPDATE ml_job SET status = 'cancelled', finished_at_ms = 1, stopped_at_ms = 1 WHERE kind = ?", (kind,))
+        connection.execute(
+            "UPDATE ml_job SET status = 'cancelled', finished_at_ms = 1, stopped_at_ms = 1 WHERE kind = ?", (kind,)
+        )
     connection.execute("COMMIT")
 
 
@@ -142,11 +144,23 @@ NUMBERS = [
     *("'5'", "'5.0'", "'abc'", "''", "x'35'", "'  7'", "(SELECT 5)", "(SELECT NULL)", "(1 + 4)", "CAST('5' AS BLOB)"),
 ]
 TEXTS = {
-    "status": ["'queued'", "'running'", "'completed'", "'failed'", "'cancelled'", "'QUEUED'", "'none'", "''", "NULL", "5",
-               "x'717565756564'", "(SELECT 'queued')"],
+    "status": [
+        "'queued'",
+        "'running'",
+        "'completed'",
+        "'failed'",
+        "'cancelled'",
+        "'QUEUED'",
+        "'none'",
+        "''",
+        "NULL",
+        "5",
+        "x'717565756564'",
+        "(SELECT 'queued')",
+    ],
     "kind": ["'noop'", "'NOOP'", "'other'", "'1'", "1", "1.0", "'none'", "NULL", "x'6e6f6f70'", "''"],
     "target_name": ["''", "'t1'", "'T1'", "'5'", "5", "5.0", "'5.0'", "NULL", "'none'"],
-}  # fmt: skip
+}
 
 
 def a_term(pick):
@@ -168,29 +182,60 @@ def a_term(pick):
             return f"{column}{collation} {pick.choice(['', '', 'NOT '])}IN ({values})"
         return f"{column} {operator} {pick.choice(TEXTS[column])}{collation}"
     if shape == 9:
-        return pick.choice(["id % 2 = 0", "status LIKE 'C%'", "progress > 10", "tag IS NULL", "tag = 'b'", "length(kind) = 4"])
+        return pick.choice(
+            ["id % 2 = 0", "status LIKE 'C%'", "progress > 10", "tag IS NULL", "tag = 'b'", "length(kind) = 4"]
+        )
     if shape == 10:
         return f"({a_term(pick)} OR {a_term(pick)})"
     return pick.choice(
-        ["id IN (SELECT retry_of FROM ml_job)", "status IN (SELECT becomes FROM ml_move)", "kind IN (SELECT 'noop')",
-         "status IN (SELECT was FROM ml_move WHERE was = 'queued')", "NOT status = 'queued'"]
-    )  # fmt: skip
+        [
+            "id IN (SELECT retry_of FROM ml_job)",
+            "status IN (SELECT becomes FROM ml_move)",
+            "kind IN (SELECT 'noop')",
+            "status IN (SELECT was FROM ml_move WHERE was = 'queued')",
+            "NOT status = 'queued'",
+        ]
+    )
 
 
 def a_query(pick):
     """Write one random query, with TABLE for the table; give it, and how its answers compare."""
     where = " AND ".join(a_term(pick) for _ in range(pick.choice([0, 1, 1, 1, 2, 2, 3])))
     order = pick.choice(
-        ["", "id", "id ASC", "id DESC", "id DESC", "rowid", "status, id", "kind DESC, id DESC", "progress, id", "id, kind",
-         "+id", "id COLLATE NOCASE", "1", "created_at_ms, id DESC", "id NULLS LAST", "id DESC NULLS FIRST"]
-    )  # fmt: skip
+        [
+            "",
+            "id",
+            "id ASC",
+            "id DESC",
+            "id DESC",
+            "rowid",
+            "status, id",
+            "kind DESC, id DESC",
+            "progress, id",
+            "id, kind",
+            "+id",
+            "id COLLATE NOCASE",
+            "1",
+            "created_at_ms, id DESC",
+            "id NULLS LAST",
+            "id DESC NULLS FIRST",
+        ]
+    )
     limit = ""
     if pick.random() < 0.6:
         limit = f" LIMIT {pick.choice([0, 1, 2, 5, 10, 63, 64, 65, 130, 1000, -1])}"
         if pick.random() < 0.4:
             limit += f" OFFSET {pick.choice([0, 1, 3, 64, 100, 1000, -1])}"
-    columns = pick.choice(["id, status, kind, target_name", "*", "id", "id, message, spec_json", "count(*), min(id), max(id)",
-                           "DISTINCT id, kind"])  # fmt: skip
+    columns = pick.choice(
+        [
+            "id, status, kind, target_name",
+            "*",
+            "id",
+            "id, message, spec_json",
+            "count(*), min(id), max(id)",
+            "DISTINCT id, kind",
+        ]
+    )
     if columns.startswith("count"):
         order = ""
     sql = f"SELECT {columns} FROM TABLE{' WHERE ' + where if where else ''}{' ORDER BY ' + order if order else ''}"
@@ -217,14 +262,18 @@ def mixed(tmp_path_factory):
         )
         status = pick.choice([*STATUSES, "queued", "completed"])
         if status == "cancelled":
-            connection.execute("UPDATE ml_job SET status = ?, finished_at_ms = 3, stopped_at_ms = 3 WHERE id = ?", (status, number))
+            connection.execute(
+                "UPDATE ml_job SET status = ?, finished_at_ms = 3, stopped_at_ms = 3 WHERE id = ?", (status, number)
+            )
         elif status != "queued":
             connection.execute(
-                "UPDATE ml_job SET status = 'running', owner = 'w', started_at_ms = 2, progress = 30 WHERE id = ?", (number,)
+                "UPDATE ml_job SET status = 'running', owner = 'w', started_at_ms = 2, progress = 30 WHERE id = ?",
+                (number,),
             )
             if status in TERMINAL:
                 connection.execute(
-                    "UPDATE ml_job SET status = ?, finished_at_ms = 4, stopped_at_ms = 4, error_message = ?, progress = 100 WHERE id = ?",
+                    "UPDATE ml_job SET status = ?, finished_at_ms = 4, stopped_at_ms = 4, error_message = ?,"
+                    " progress = 100 WHERE id = ?",
                     (status, "no" if status == "failed" else None, number),
                 )
     connection.execute("DELETE FROM ml_job WHERE id % 11 = 0 AND stopped_at_ms IS NOT NULL")
@@ -260,7 +309,7 @@ def test_any_query_gives_the_rows_that_the_view_gives(mixed, seed):
     "sql",
     [
         "SELECT a.id, b.id FROM TABLE AS a JOIN TABLE AS b ON b.id = a.retry_of ORDER BY 1, 2",
-        "SELECT a.id, b.id FROM TABLE AS a LEFT JOIN TABLE AS b ON b.id = a.retry_of AND b.status = 'failed' ORDER BY 1, 2",
+        "SELECT a.id, b.id FROM TABLE a LEFT JOIN TABLE b ON b.id = a.retry_of AND b.status = 'failed' ORDER BY 1, 2",
         "SELECT a.id, b.id FROM TABLE AS a JOIN TABLE AS b ON b.id < a.id AND b.id > a.id - 3 ORDER BY 1, 2",
         "SELECT job.id, log.becomes FROM TABLE AS job JOIN ml_move AS log ON log.was = job.status ORDER BY 1, 2",
         "SELECT log.was, job.id FROM ml_move AS log CROSS JOIN TABLE AS job ON job.status = log.was ORDER BY 1, 2",
@@ -271,7 +320,7 @@ def test_any_query_gives_the_rows_that_the_view_gives(mixed, seed):
         "SELECT id FROM TABLE WHERE id = (SELECT max(id) FROM TABLE WHERE status = 'queued')",
         "SELECT id, (SELECT count(*) FROM TABLE AS b WHERE b.id < a.id) FROM TABLE AS a ORDER BY id LIMIT 20",
         "SELECT id FROM TABLE WHERE EXISTS (SELECT 1 FROM TABLE AS b WHERE b.retry_of = TABLE.id) ORDER BY id",
-        "SELECT id FROM TABLE WHERE status = 'queued' UNION SELECT id FROM TABLE WHERE status = 'failed' ORDER BY id LIMIT 9",
+        "SELECT id FROM TABLE WHERE status = 'queued' UNION SELECT id FROM TABLE WHERE id > 9 ORDER BY id LIMIT 9",
         "SELECT * FROM (SELECT id FROM TABLE WHERE status = 'queued' ORDER BY id DESC LIMIT 70) ORDER BY id LIMIT 3",
         "SELECT id FROM (SELECT * FROM TABLE LIMIT 1000) WHERE status = 'queued' AND kind = 'noop' ORDER BY id",
         "SELECT DISTINCT status, kind FROM TABLE ORDER BY 1, 2 LIMIT 4",
@@ -285,7 +334,7 @@ def test_any_query_gives_the_rows_that_the_view_gives(mixed, seed):
         "SELECT id FROM TABLE ORDER BY id DESC LIMIT 5 OFFSET 64",
         "SELECT id FROM TABLE WHERE status = 'queued' ORDER BY id LIMIT 5 OFFSET 3",
     ],
-)  # fmt: skip
+)
 def test_joins_groups_and_subqueries_give_what_the_view_gives(mixed, sql):
     expected = mixed.execute(sql.replace("TABLE", "ml_job_list")).fetchall()
 
@@ -536,7 +585,9 @@ def test_an_insert_submits_jobs_in_one_transaction_and_lastrowid_is_right(connec
     connection.execute("INSERT INTO t VALUES ('a'), ('b'), ('c')")
     version = connect().pragma("data_version")
 
-    cursor.execute("INSERT INTO ML_JOBS (kind, target_name, spec_json) SELECT 'noop', name, json_object('n', name) FROM t")
+    cursor.execute(
+        "INSERT INTO ML_JOBS (kind, target_name, spec_json) SELECT 'noop', name, json_object('n', name) FROM t"
+    )
 
     assert connection.last_insert_rowid() == 3
     assert connection.execute("SELECT last_insert_rowid()").get == 3
@@ -566,7 +617,9 @@ def test_an_insert_may_set_what_a_submission_can(connection):
     ).fetchall() == [("noop", "t", "{}", 4, 1893456000000, 3, "tag", "queued")]
 
 
-@pytest.mark.parametrize(("given", "kept"), [("5", "5"), ("5.5", "5.5"), ("1e300", "1.0e+300"), ("NULL", ""), ("''", "")])
+@pytest.mark.parametrize(
+    ("given", "kept"), [("5", "5"), ("5.5", "5.5"), ("1e300", "1.0e+300"), ("NULL", ""), ("''", "")]
+)
 def test_a_target_that_is_a_number_is_kept_as_a_column_of_texts_keeps_it(connection, given, kept):
     connection.execute(f"INSERT INTO ML_JOBS (kind, target_name) VALUES ('noop', {given})")
     connection.execute("CREATE TABLE t (x TEXT)")
@@ -575,11 +628,18 @@ def test_a_target_that_is_a_number_is_kept_as_a_column_of_texts_keeps_it(connect
 
 
 @pytest.mark.parametrize(
-    "column", [name for name in CONTRACT + MORE if name not in ("kind", "target_name", "spec_json", "priority",
-                                                               "run_at_ms", "max_attempts", "tag")] + ["rowid"]
-)  # fmt: skip
+    "column",
+    [
+        name
+        for name in CONTRACT + MORE
+        if name not in ("kind", "target_name", "spec_json", "priority", "run_at_ms", "max_attempts", "tag")
+    ]
+    + ["rowid"],
+)
 def test_an_insert_that_sets_anything_else_is_refused_by_name(connection, column):
-    with pytest.raises(mldb.UsageError, match=f"INSERT INTO ML_JOBS cannot set {'id' if column == 'rowid' else column}; give kind"):
+    with pytest.raises(
+        mldb.UsageError, match=f"INSERT INTO ML_JOBS cannot set {'id' if column == 'rowid' else column}; give kind"
+    ):
         connection.execute(f"INSERT INTO ML_JOBS (kind, {column}) VALUES ('noop', 1)")
 
     assert connection.execute("SELECT count(*) FROM ml_job").get == 0
@@ -615,7 +675,9 @@ def test_an_insert_that_cannot_be_right_is_refused_in_words(connection, columns,
 
 def test_an_insert_in_autocommit_refuses_a_query_on_a_table_that_is_not_there(connection):
     with pytest.raises(mldb.QueryRefused, match="nowhere"):
-        connection.execute("INSERT INTO ML_JOBS (kind, spec_json) VALUES ('train', '{\"query\": \"SELECT x FROM nowhere\"}')")
+        connection.execute(
+            "INSERT INTO ML_JOBS (kind, spec_json) VALUES ('train', '{\"query\": \"SELECT x FROM nowhere\"}')"
+        )
 
     assert connection.execute("SELECT count(*) FROM ml_job").get == 0
 
@@ -668,7 +730,9 @@ def test_an_update_cancels_the_jobs_that_its_condition_names(connection, begin, 
 
     connection.execute(f"UPDATE ML_JOBS SET status = 'cancelled' WHERE {where}")
 
-    assert connection.execute("SELECT id FROM ML_JOBS WHERE status = 'cancelled'").fetchall() == [(j,) for j in cancelled]
+    assert connection.execute("SELECT id FROM ML_JOBS WHERE status = 'cancelled'").fetchall() == [
+        (j,) for j in cancelled
+    ]
     assert connection.changes() == len(cancelled)
 
 
@@ -712,7 +776,9 @@ def test_a_delete_removes_jobs_that_are_over(connection, job_in):
     assert connection.execute("SELECT count(*) FROM ml_spec").get == 0
 
 
-@pytest.mark.parametrize(("status", "body"), [("queued", False), ("running", False), ("cancelled", True), ("failed", True)])
+@pytest.mark.parametrize(
+    ("status", "body"), [("queued", False), ("running", False), ("cancelled", True), ("failed", True)]
+)
 @pytest.mark.parametrize("begin", ["BEGIN", "SELECT 1"])
 def test_a_delete_that_meets_a_live_job_fails_whole(connection, job_in, begin, status, body):
     fill(connection, 100, status="cancelled")
@@ -720,7 +786,9 @@ def test_a_delete_that_meets_a_live_job_fails_whole(connection, job_in, begin, s
     fill(connection, 100, kind="later", status="cancelled")
     connection.execute(begin).fetchall()
 
-    with pytest.raises(mldb.UsageError, match=rf"job {live} is not over.*cannot be deleted; .*ml_cancel\({live}\)|job {live} "):
+    with pytest.raises(
+        mldb.UsageError, match=rf"job {live} is not over.*cannot be deleted; .*ml_cancel\({live}\)|job {live} "
+    ):
         connection.execute("DELETE FROM ML_JOBS")
 
     assert connection.execute("SELECT count(*) FROM ml_job").get == 201
@@ -752,7 +820,9 @@ def test_the_table_cannot_be_altered_dropped_or_indexed(connection):
 
 
 def test_the_plan_says_what_is_pushed_down(connection):
-    detail = connection.execute("EXPLAIN QUERY PLAN SELECT * FROM ML_JOBS WHERE id > 5 AND status = 'queued' LIMIT 3").fetchall()
+    detail = connection.execute(
+        "EXPLAIN QUERY PLAN SELECT * FROM ML_JOBS WHERE id > 5 AND status = 'queued' LIMIT 3"
+    ).fetchall()
 
     assert len(detail) == 1
     assert re.search(r"VIRTUAL TABLE INDEX .*above.*status", detail[0][3])

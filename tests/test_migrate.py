@@ -41,7 +41,11 @@ def test_a_new_file_gets_wal_and_the_tables_and_says_so(connect):
 
     done = migrate.prepare(connection)
 
-    assert done == ["switched to WAL", "made the queue's tables", *(f"applied step {s.version}, {s.name}" for s in steps()[1:])]
+    assert done == [
+        "switched to WAL",
+        "made the queue's tables",
+        *(f"applied step {s.version}, {s.name}" for s in steps()[1:]),
+    ]
     assert connection.pragma("journal_mode") == "wal"
     assert versions(connection) == [(step.version, step.name) for step in steps()]
 
@@ -385,9 +389,7 @@ with mldb.open(sys.argv[1], workers=0) as queue:
 
 def test_twenty_processes_may_open_a_new_file_at_once(path, connect):
     started = [
-        subprocess.Popen(
-            [sys.executable, "-c", OPEN, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        subprocess.Popen([sys.executable, "-c", OPEN, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(20)
     ]
 
@@ -415,9 +417,7 @@ print(connection.execute("SELECT ml_init()").get)
 
 def test_of_many_that_init_a_new_file_without_a_busy_timeout_none_fails(path, connect):
     started = [
-        subprocess.Popen(
-            [sys.executable, "-c", INIT, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        subprocess.Popen([sys.executable, "-c", INIT, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(10)
     ]
 

@@ -1,4 +1,4 @@
-"""Each statement that runs often uses its index: on APSW's SQLite and the stock one, analysed or not, whatever else is there."""
+"""Each statement that runs often uses its index, on both SQLites, analysed or not, whatever other indexes there are."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ HOT = {
     ("jobs", "list_jobs_up"): [ROWID],
     ("jobs", "list_jobs_down"): [ROWID],
     ("jobs", "pick_jobs_up"): [f"ml_job_{each}" for each in ("queued", "running", "completed", "failed", "cancelled")],
-    ("jobs", "pick_jobs_down"): [f"ml_job_{each}" for each in ("queued", "running", "completed", "failed", "cancelled")],
+    ("jobs", "pick_jobs_down"): [
+        f"ml_job_{each}" for each in ("queued", "running", "completed", "failed", "cancelled")
+    ],
     ("jobs", "list_picked_jobs"): [ROWID],
     ("models", "next_model_version"): ["PRIMARY KEY"],
     ("models", "active_version"): ["PRIMARY KEY"],
@@ -77,11 +79,28 @@ REST = {
     ("workers", "live_workers"),
 }
 VALUES = {
-    "id": "5", "kind": "'noop'", "target": "'x'", "target_name": "NULL", "name": "'m'", "version": "1", "unique_key": "'k'",
-    "first": "1", "last": "9223372036854775807", "count": "10", "after": "0", "before": "5", "now": "5", "owner": "'w'",
-    "attempt": "1", "status": "'queued'", "statuses": "'[\"queued\"]'", "ids": "'[1, 2]'", "since": "5", "run_at_ms": "5",
+    "id": "5",
+    "kind": "'noop'",
+    "target": "'x'",
+    "target_name": "NULL",
+    "name": "'m'",
+    "version": "1",
+    "unique_key": "'k'",
+    "first": "1",
+    "last": "9223372036854775807",
+    "count": "10",
+    "after": "0",
+    "before": "5",
+    "now": "5",
+    "owner": "'w'",
+    "attempt": "1",
+    "status": "'queued'",
+    "statuses": "'[\"queued\"]'",
+    "ids": "'[1, 2]'",
+    "since": "5",
+    "run_at_ms": "5",
     "endings": "'[[1, 1, null]]'",
-}  # fmt: skip
+}
 # Tables of one row per value of a JSON array or worker, and the values of an IN.
 SMALL = re.compile(r"json_each|SCAN CONSTANT ROW|SCAN (?:\(?subquery|ended|ml_worker|known|worker)", re.IGNORECASE)
 FILL = """
@@ -127,7 +146,10 @@ def require_index(plan, needed):
         assert "TEMP B-TREE" not in step, text
         assert "AUTOMATIC" not in step, text
         # An ordered walk through a partial index, or to one end of an index, is no search of the table.
-        walk = re.search(r"^SCAN .*USING (COVERING )?INDEX ml_job_(queued|running|completed|failed|cancelled|scheduled|held|claim)", step)
+        walk = re.search(
+            r"^SCAN .*USING (COVERING )?INDEX ml_job_(queued|running|completed|failed|cancelled|scheduled|held|claim)",
+            step,
+        )
         assert not step.startswith("SCAN") or SMALL.search(step) or walk, text
 
 
@@ -150,12 +172,21 @@ def test_the_hot_statements_use_their_indexes_in_the_stock_shell(file):
         pytest.skip("there is no sqlite3 program here")
     script = "".join(f".print == {g} {n}\nEXPLAIN QUERY PLAN {literal(statements(g)[n])};\n" for g, n in HOT)
 
-    printed = subprocess.run([program, "-batch", "-bail", file], input=script, capture_output=True, text=True, check=True)
+    printed = subprocess.run(
+        [program, "-batch", "-bail", file], input=script, capture_output=True, text=True, check=True
+    )
 
     for part in printed.stdout.split("== ")[1:]:
         head, *lines = part.splitlines()
         plan = [line.lstrip("|`- ") for line in lines if line.strip() and line != "QUERY PLAN"]
         require_index(plan, HOT[tuple(head.split())])
+
+
+@pytest.mark.parametrize(("group", "name"), [key for key, needed in HOT.items() if needed[0].startswith("ml_job_")])
+def test_a_hot_statement_names_its_partial_index_so_that_no_other_is_chosen(group, name):
+    for index in HOT[group, name]:
+        if index.startswith("ml_job_"):
+            assert f"INDEXED BY {index}" in statements(group)[name]
 
 
 def test_every_statement_is_either_hot_or_known_not_to_be():
@@ -208,7 +239,9 @@ def test_jobs_for_later_do_not_stand_in_the_way_of_a_claim(connect):
     count = [0]
     connection.set_progress_handler(lambda: bool(count.__setitem__(0, count[0] + 1)), 1)
 
-    rows = connection.execute(statements("pool")["waiting_jobs"], {"kind": "noop", "last": 2**63 - 1, "count": 5}).fetchall()
+    rows = connection.execute(
+        statements("pool")["waiting_jobs"], {"kind": "noop", "last": 2**63 - 1, "count": 5}
+    ).fetchall()
 
     connection.set_progress_handler(None)
     assert rows == []

@@ -58,7 +58,19 @@ def test_each_public_name_says_what_it_is_for(name):
 def test_the_methods_of_a_queue_say_what_they_do():
     public = {name for name in vars(mldb.Queue) if not name.startswith("_")}
 
-    assert public >= {"connection", "path", "submit", "get", "list", "cancel", "wait", "retry", "prune", "shutdown", "workers"}
+    assert public >= {
+        "connection",
+        "path",
+        "submit",
+        "get",
+        "list",
+        "cancel",
+        "wait",
+        "retry",
+        "prune",
+        "shutdown",
+        "workers",
+    }
     assert all(inspect.getdoc(getattr(mldb.Queue, name)) for name in public)
 
 
@@ -73,7 +85,10 @@ def test_a_job_cannot_be_changed(queue):
 
 def test_a_job_tells_whether_it_is_over(queue, job_in):
     q = queue()
-    over = {status: q.get(job_in(q.connection, status)).is_terminal for status in ("queued", "running", "completed", "failed")}
+    over = {
+        status: q.get(job_in(q.connection, status)).is_terminal
+        for status in ("queued", "running", "completed", "failed")
+    }
 
     assert over == {"queued": False, "running": False, "completed": True, "failed": True}
 
@@ -87,10 +102,23 @@ def test_metrics_of_a_job_without_any_are_empty(queue):
 def test_importing_loads_no_heavy_library_and_no_second_sqlite():
     script = "import sys, mldb; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
 
-    loaded = set(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split())
+    loaded = set(
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    )
 
     assert "apsw" in loaded
-    assert not loaded & {"numpy", "scipy", "sklearn", "skops", "pandas", "sqlglot", "rich", "sqlite3", "_sqlite3", "joblib"}
+    assert not loaded & {
+        "numpy",
+        "scipy",
+        "sklearn",
+        "skops",
+        "pandas",
+        "sqlglot",
+        "rich",
+        "sqlite3",
+        "_sqlite3",
+        "joblib",
+    }
 
 
 def test_opening_and_submitting_load_no_heavy_library(tmp_path):
@@ -100,9 +128,22 @@ def test_opening_and_submitting_load_no_heavy_library(tmp_path):
         "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     )
 
-    loaded = set(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split())
+    loaded = set(
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    )
 
-    assert not loaded & {"numpy", "scipy", "sklearn", "skops", "pandas", "sqlglot", "rich", "sqlite3", "_sqlite3", "joblib"}
+    assert not loaded & {
+        "numpy",
+        "scipy",
+        "sklearn",
+        "skops",
+        "pandas",
+        "sqlglot",
+        "rich",
+        "sqlite3",
+        "_sqlite3",
+        "joblib",
+    }
 
 
 def test_the_version_is_that_of_the_package():
@@ -112,13 +153,16 @@ def test_the_version_is_that_of_the_package():
 
 
 def test_the_functions_of_sql_are_exactly_these(connection):
-    listed = {
-        (row[0], row[4])
-        for row in connection.execute("PRAGMA function_list")
-        if row[0].startswith("ml_")
-    }
+    listed = {(row[0], row[4]) for row in connection.execute("PRAGMA function_list") if row[0].startswith("ml_")}
 
     assert listed == {
-        ("ml_init", 0), ("ml_submit", 3), ("ml_submit", 4), ("ml_cancel", 1), ("ml_wait", 1), ("ml_wait", 2), ("ml_retry", 1),
-        ("ml_prune", 1), ("ml_predict", 2),
-    }  # fmt: skip
+        ("ml_init", 0),
+        ("ml_submit", 3),
+        ("ml_submit", 4),
+        ("ml_cancel", 1),
+        ("ml_wait", 1),
+        ("ml_wait", 2),
+        ("ml_retry", 1),
+        ("ml_prune", 1),
+        ("ml_predict", 2),
+    }

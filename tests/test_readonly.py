@@ -1,9 +1,8 @@
-"""What is refused, and in which words: before the queue is made, on read-only connections, and where there is no WAL."""
+"""What is refused, and in which words: before the queue is made, for readers, and where there is no WAL."""
 
 from __future__ import annotations
 
 import gc
-import os
 import subprocess
 import sys
 import time
@@ -13,8 +12,8 @@ import apsw
 import pytest
 
 import mldb
-from mldb import connection as connections
 
+pytestmark = pytest.mark.usefixtures("impatient")
 WRITES = [
     "SELECT ml_submit('noop', 'x', NULL)",
     "SELECT ml_submit('noop', 'x', NULL, '{\"priority\": 1}')",
@@ -36,12 +35,6 @@ def rows(path):
         return connection.execute("SELECT id, status FROM ml_job").fetchall()
     finally:
         connection.close()
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch):
-    """Wait for locks for 2 seconds, not 30: what is told at once is told sooner than that."""
-    monkeypatch.setattr(connections, "BUSY_TIMEOUT_MS", 2000)
 
 
 @pytest.fixture
@@ -71,7 +64,7 @@ def barred(request, made, connect):
 def test_a_function_that_writes_is_refused_where_the_user_may_not_write(barred, made, sql, begin):
     barred.execute(begin).fetchall()
 
-    with pytest.raises(mldb.ReadOnly, match="this connection is read-only.*; open it for writing"):
+    with pytest.raises(mldb.ReadOnly, match=r"this connection is read-only.*; open it for writing"):
         barred.execute(sql).fetchall()
 
     assert rows(made) == [(1, "queued")]
@@ -128,10 +121,15 @@ def test_the_default_number_of_workers_is_no_way_round_either(barred, made):
 
 @pytest.mark.parametrize(
     "call",
-    [lambda q: q.submit("noop", "y"), lambda q: q.submit("noop", "y", unique="k"), lambda q: q.cancel(1), lambda q: q.retry(1),
-     lambda q: q.prune(0)],
+    [
+        lambda q: q.submit("noop", "y"),
+        lambda q: q.submit("noop", "y", unique="k"),
+        lambda q: q.cancel(1),
+        lambda q: q.retry(1),
+        lambda q: q.prune(0),
+    ],
     ids=["submit", "submit with options", "cancel", "retry", "prune"],
-)  # fmt: skip
+)
 def test_a_queue_on_a_barred_connection_writes_nothing(barred, made, call):
     q = mldb.attach(barred, workers=0)
 
@@ -191,7 +189,9 @@ def test_before_the_queue_is_made_each_call_says_what_to_run(connect, sql):
     connection = connect()
     mldb.equip(connection)
 
-    with pytest.raises(mldb.NotInitialised, match=r"this database has no job queue yet; run SELECT ml_init\(\), or: mldb init FILE"):
+    with pytest.raises(
+        mldb.NotInitialised, match=r"this database has no job queue yet; run SELECT ml_init\(\), or: mldb init FILE"
+    ):
         connection.execute(sql).fetchall()
 
     assert connection.execute("SELECT count(*) FROM sqlite_schema").get == 0
@@ -244,7 +244,7 @@ def test_equip_twice_does_no_harm(made, connect):
 def test_a_database_without_a_file_is_refused_with_the_reason(connect, place):
     connection = connect(place, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI)
 
-    with pytest.raises(mldb.UsageError, match="needs a database in a file, because workers open it a second time"):
+    with pytest.raises(mldb.UsageError, match=r"needs a database in a file, because workers open it a second time"):
         mldb.attach(connection, workers=0)
 
     for sql in ("SELECT ml_init()", "SELECT ml_submit('noop', 'x', NULL)", "SELECT * FROM ML_JOBS"):
@@ -261,7 +261,7 @@ def test_a_database_in_the_memdb_vfs_is_refused(connect):
 
 def test_attach_says_what_it_needs_when_it_gets_something_else(path):
     for other in (path, None, 5, object()):
-        with pytest.raises(mldb.UsageError, match="attach needs an apsw.Connection, not "):
+        with pytest.raises(mldb.UsageError, match=r"attach needs an apsw.Connection, not "):
             mldb.attach(other, workers=0)
 
 
@@ -273,7 +273,9 @@ def test_attach_refuses_a_connection_of_another_sqlite_by_name(tmp_path):
         "except mldb.UsageError as error: print(error)\n"
     )
 
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
+    ).stdout
 
     assert "not sqlite3.Connection; two SQLite libraries on one file in one process lose commits" in said
 
@@ -395,7 +397,9 @@ def test_a_queue_in_memory_works_and_leaves_nothing_behind():
     place = Path(q.path)
 
     assert q.submit("noop", "x") == 1
-    assert q.connection.execute("SELECT ml_submit('noop', name, NULL) FROM (SELECT 'a' AS name UNION ALL SELECT 'b')").fetchall() == [
+    assert q.connection.execute(
+        "SELECT ml_submit('noop', name, NULL) FROM (SELECT 'a' AS name UNION ALL SELECT 'b')"
+    ).fetchall() == [
         (2,),
         (3,),
     ]
@@ -414,4 +418,4 @@ def test_two_queues_in_memory_are_two():
 def test_a_path_object_is_as_good_as_a_text(tmp_path):
     with mldb.open(tmp_path / "näme with space's.db", workers=0) as q:
         assert q.submit("noop", "x") == 1
-        assert os.path.samefile(q.path, tmp_path / "näme with space's.db")
+        assert Path(q.path).samefile(tmp_path / "näme with space's.db")

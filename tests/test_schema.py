@@ -313,7 +313,9 @@ def test_a_unique_key_cannot_be_moved_to_another_job(connection, job_in):
     assert rows(connection, "SELECT id, unique_key FROM ml_job") == [(1, "k"), (2, "l")]
 
 
-@pytest.mark.parametrize("column", ["id", "kind", "target_name", "created_at_ms", "retry_of", "unique_key", "spec_json"])
+@pytest.mark.parametrize(
+    "column", ["id", "kind", "target_name", "created_at_ms", "retry_of", "unique_key", "spec_json"]
+)
 @pytest.mark.parametrize("large", [False, True])
 def test_what_a_job_is_to_do_never_changes(connection, job_in, column, large):
     spec = '{"a": "' + "x" * (2000 if large else 1) + '"}'

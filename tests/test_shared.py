@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import threading
@@ -169,6 +170,20 @@ def test_a_shutdown_leaves_another_queue_on_the_file_alone(queue):
     assert two.connection.execute("SELECT ml_submit('noop', 'z', NULL)").get == 3
 
 
+@pytest.mark.parametrize("begin", ["BEGIN", "BEGIN IMMEDIATE"])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_exception_in_a_block_with_an_open_transaction_comes_out_and_ends_the_queue(impatient, path, begin, workers):
+    with pytest.raises(ZeroDivisionError), mldb.open(path, workers=workers) as q:
+        q.connection.execute(begin)
+        q.connection.execute("INSERT INTO ml_job (kind) VALUES ('noop')")
+        raise ZeroDivisionError
+
+    gc.collect()
+    assert open_on(path) == []
+    with mldb.open(path, workers=0) as again:
+        assert again.list() == []
+
+
 def test_a_submit_after_shutdown_is_accepted_and_stays_queued(queue):
     q = queue()
     q.shutdown()
@@ -231,14 +246,14 @@ def test_a_queue_in_a_forked_child_says_so_and_the_parents_goes_on(queue):
         calls = (
             lambda: q.submit("noop", "y"),
             lambda: q.get(1),
-            lambda: q.list(),
+            q.list,
             lambda: q.cancel(1),
             lambda: q.retry(1),
             lambda: q.prune(0),
             lambda: q.wait(1, 0),
             lambda: q.connection,
             lambda: q._connection.execute("SELECT ml_submit('noop', 'z', NULL)"),
-            lambda: q.shutdown(),
+            q.shutdown,
         )
         for number, call in enumerate(calls):
             try:
@@ -300,13 +315,9 @@ def test_a_disk_that_is_full_is_told_and_the_next_call_works(queue):
 
 
 def open_on(path):
-    """Give the descriptors of this process on a database and its WAL."""
+    """Give the files of a database that this process has open."""
     found = []
-    for descriptor in os.listdir("/proc/self/fd"):
-        try:
-            target = os.readlink(f"/proc/self/fd/{descriptor}")
-        except OSError:
-            continue
-        if target.startswith(path):
-            found.append(target)
-    return found
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # the one that lists the folder
+            found.append(str(descriptor.readlink()))
+    return [each for each in found if each.startswith(path)]

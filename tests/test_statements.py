@@ -24,7 +24,9 @@ def text_of(group):
 
 def test_every_file_of_named_statements_is_known():
     files = {
-        entry.name.removesuffix(".sql") for entry in resources.files("mldb.sql").iterdir() if entry.name.endswith(".sql")
+        entry.name.removesuffix(".sql")
+        for entry in resources.files("mldb.sql").iterdir()
+        if entry.name.endswith(".sql")
     }
 
     assert files == {*GROUPS, "schema"}
@@ -122,8 +124,21 @@ def test_nothing_newer_than_sqlite_3_38_is_used():
     texts = [step.sql for step in steps()] + [text_of(group) for group in GROUPS]
 
     for text in texts:
-        for newer in ("subsec", "jsonb", "json_error_position", "json_array_insert", "unixepoch()", "RIGHT JOIN", "FULL JOIN",
-                      "IS DISTINCT", "string_agg", "octet_length", "json_valid(:spec,", "timediff", "concat("):  # fmt: skip
+        for newer in (
+            "subsec",
+            "jsonb",
+            "json_error_position",
+            "json_array_insert",
+            "unixepoch()",
+            "RIGHT JOIN",
+            "FULL JOIN",
+            "IS DISTINCT",
+            "string_agg",
+            "octet_length",
+            "json_valid(:spec,",
+            "timediff",
+            "concat(",
+        ):
             assert newer not in re.sub(r"^--.*$", "", text, flags=re.MULTILINE).replace("group_concat(", ""), newer
 
 
@@ -171,16 +186,40 @@ PROBLEMS = [
     *(
         ("'noop'", "'x'", "NULL", "'{" + options.replace("'", "''") + "}'")
         for options in (
-            '"priority": 5', '"priority": 1.5', '"priority": "5"', '"priority": 1e300', '"priority": null',
-            '"priority": 1, "priority": 2', '"prioritty": 1', '"Delay": 1', '"zzz": 1',
-            '"delay": 5', '"delay": -1', '"delay": ""', '"delay": 5, "run_at": 1893456000000',
-            '"run_at": 1893456000000', '"run_at": 1893456000', '"run_at": "2030-01-01T00:00:00Z"',
-            '"run_at": "2030-01-01T00:00:00"', '"run_at": "2030-01-01T00:00:00+01:00"', '"run_at": "2030-02-30T00:00:00Z"',
-            '"run_at": -1', '"max_attempts": 0', '"max_attempts": true', '"timeout": 0', '"timeout": 1.5', '"backoff": -1',
-            '"unique": ""', '"unique": "k"', '"tag": 5', '"tag": ["x"]', '"tag": {}', '"tag": "it\'s"',
+            '"priority": 5',
+            '"priority": 1.5',
+            '"priority": "5"',
+            '"priority": 1e300',
+            '"priority": null',
+            '"priority": 1, "priority": 2',
+            '"prioritty": 1',
+            '"Delay": 1',
+            '"zzz": 1',
+            '"delay": 5',
+            '"delay": -1',
+            '"delay": ""',
+            '"delay": 5, "run_at": 1893456000000',
+            '"run_at": 1893456000000',
+            '"run_at": 1893456000',
+            '"run_at": "2030-01-01T00:00:00Z"',
+            '"run_at": "2030-01-01T00:00:00"',
+            '"run_at": "2030-01-01T00:00:00+01:00"',
+            '"run_at": "2030-02-30T00:00:00Z"',
+            '"run_at": -1',
+            '"max_attempts": 0',
+            '"max_attempts": true',
+            '"timeout": 0',
+            '"timeout": 1.5',
+            '"backoff": -1',
+            '"unique": ""',
+            '"unique": "k"',
+            '"tag": 5',
+            '"tag": ["x"]',
+            '"tag": {}',
+            '"tag": "it\'s"',
         )
     ),
-]  # fmt: skip
+]
 
 
 def test_the_stock_shell_accepts_and_refuses_the_same_in_the_same_words(shell, connection):

@@ -77,7 +77,9 @@ def test_an_id_that_was_rolled_back_leaves_the_order_of_those_that_were_not(conn
     assert connection.execute("SELECT id FROM ML_JOBS").fetchall() == [(given[0],), (given[1],)]
 
 
-@pytest.mark.parametrize("text", ["naïve", "日本語", "\U0001f600", "O'Brien", 'say "x"', "a%b_c", "--", ";", " ", "\n\t"])
+@pytest.mark.parametrize(
+    "text", ["naïve", "日本語", "\U0001f600", "O'Brien", 'say "x"', "a%b_c", "--", ";", " ", "\n\t"]
+)
 def test_texts_come_back_as_they_were_given(connection, queue, text):
     spec = json.dumps({text: text}, ensure_ascii=False)
 
@@ -86,7 +88,12 @@ def test_texts_come_back_as_they_were_given(connection, queue, text):
 
     for job in (by_sql, by_python):
         found = queue().get(job)
-        assert (found.kind, found.target_name, found.tag, json.loads(found.spec_json)) == (text, text, text, {text: text})
+        assert (found.kind, found.target_name, found.tag, json.loads(found.spec_json)) == (
+            text,
+            text,
+            text,
+            {text: text},
+        )
     assert connection.execute("SELECT id FROM ML_JOBS WHERE kind = ? AND target_name = ?", (text, text)).fetchall() == [
         (by_sql,),
         (by_python,),
@@ -140,9 +147,15 @@ def test_the_size_of_a_spec_counts_bytes_and_not_characters(connection):
         (("noop", 5, None), "target must be a text that names what the job is for, not integer"),
         (("noop", b"x", None), "target must be a text that names what the job is for, not blob"),
         (("noop", "x" * 1001, None), "target must have at most 1000 characters; shorten it"),
-        (("noop", "x", 5), "spec must be the text of a JSON object or NULL, not integer; make it with json_object(...)"),
+        (
+            ("noop", "x", 5),
+            "spec must be the text of a JSON object or NULL, not integer; make it with json_object(...)",
+        ),
         (("noop", "x", 1.5), "spec must be the text of a JSON object or NULL, not real; make it with json_object(...)"),
-        (("noop", "x", b"{}"), "spec must be the text of a JSON object or NULL, not blob; make it with json_object(...)"),
+        (
+            ("noop", "x", b"{}"),
+            "spec must be the text of a JSON object or NULL, not blob; make it with json_object(...)",
+        ),
         (("noop", "x", ""), "spec is not valid JSON; make it with json_object(...)"),
         (("noop", "x", "nonsense"), "spec is not valid JSON; make it with json_object(...)"),
         (("noop", "x", '{"a": }'), "spec is not valid JSON; make it with json_object(...)"),
@@ -206,7 +219,9 @@ def test_a_deep_spec_is_taken_or_refused_as_json_and_breaks_nothing(connection):
         except mldb.UsageError as error:
             outcomes.append((depth, str(error)))
         else:
-            outcomes.append((depth, connection.execute("SELECT spec_json FROM ML_JOBS WHERE id = ?", (job,)).get == spec))
+            outcomes.append(
+                (depth, connection.execute("SELECT spec_json FROM ML_JOBS WHERE id = ?", (job,)).get == spec)
+            )
 
     assert outcomes[:2] == [(10, True), (900, True)]
     assert outcomes[3:] == [
@@ -228,7 +243,11 @@ def test_a_key_that_is_given_twice_stays_as_it_was_given(connection):
 
 
 def test_a_wrong_number_of_arguments_is_an_error_of_sql(connection):
-    for sql in ("SELECT ml_submit()", "SELECT ml_submit('noop', 'x')", "SELECT ml_submit('noop', 'x', NULL, NULL, NULL)"):
+    for sql in (
+        "SELECT ml_submit()",
+        "SELECT ml_submit('noop', 'x')",
+        "SELECT ml_submit('noop', 'x', NULL, NULL, NULL)",
+    ):
         with pytest.raises(apsw.SQLError, match="wrong number of arguments"):
             connection.execute(sql)
 
@@ -287,7 +306,9 @@ def test_python_refuses_a_kind_or_target_that_is_no_text(queue, arguments):
     assert q.list() == []
 
 
-@pytest.mark.parametrize("arguments", [("\ud800", "x", None), ("noop", "\ud800", None), ("noop", "x", '{"a": "\ud800"}')])
+@pytest.mark.parametrize(
+    "arguments", [("\ud800", "x", None), ("noop", "\ud800", None), ("noop", "x", '{"a": "\ud800"}')]
+)
 def test_python_refuses_a_text_that_is_no_unicode(queue, arguments):
     q = queue()
 
@@ -313,7 +334,8 @@ def test_python_gives_a_spec_of_text_on_unchanged(queue):
 
 def test_the_constraint_of_a_users_trigger_is_told(connection, queue):
     connection.execute(
-        "CREATE TRIGGER mine BEFORE INSERT ON ml_job WHEN NEW.kind = 'forbidden' BEGIN SELECT RAISE(ABORT, 'not here'); END"
+        "CREATE TRIGGER mine BEFORE INSERT ON ml_job WHEN NEW.kind = 'forbidden'"
+        " BEGIN SELECT RAISE(ABORT, 'not here'); END"
     )
 
     for options in ((), ('{"priority": 1}',)):
@@ -329,4 +351,6 @@ def test_a_job_of_a_kind_nobody_knows_is_taken(connection):
 
 
 def test_two_submits_of_one_select_are_two_jobs(connection):
-    assert connection.execute("SELECT ml_submit('noop', 'x', NULL), ml_submit('noop', 'x', NULL)").fetchall() == [(1, 2)]
+    assert connection.execute("SELECT ml_submit('noop', 'x', NULL), ml_submit('noop', 'x', NULL)").fetchall() == [
+        (1, 2)
+    ]

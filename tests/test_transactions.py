@@ -15,7 +15,8 @@ def names(connection):
     """A table of 1000 names, and the connection."""
     connection.execute("CREATE TABLE t (name TEXT)")
     connection.execute(
-        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) INSERT INTO t SELECT 'n' || i FROM n"
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)"
+        " INSERT INTO t SELECT 'n' || i FROM n"
     )
     return connection
 
@@ -72,7 +73,7 @@ def test_an_autocommit_submit_is_committed_at_once_and_each_for_itself(names, pa
 
 @pytest.mark.parametrize("begin", ["BEGIN", "BEGIN IMMEDIATE", "BEGIN EXCLUSIVE", "SAVEPOINT s"])
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
-@pytest.mark.parametrize("options", ["NULL", "'{\"priority\": 3, \"unique\": \"k\"}'"])
+@pytest.mark.parametrize("options", ["NULL", '\'{"priority": 3, "unique": "k"}\''])
 def test_inside_a_transaction_a_job_appears_with_the_commit_and_vanishes_with_the_rollback(
     connection, path, begin, end, options
 ):
@@ -172,7 +173,10 @@ def test_under_an_insert_into_another_database_each_row_submits_once(names, tmp_
 
     names.execute(f"INSERT INTO {where}.started SELECT name, ml_submit('noop', name, NULL) FROM t")
 
-    assert names.execute(f"SELECT count(*) FROM {where}.started JOIN ml_job ON id = job AND target_name = name").get == 1000
+    assert (
+        names.execute(f"SELECT count(*) FROM {where}.started JOIN ml_job ON id = job AND target_name = name").get
+        == 1000
+    )
     names.execute("DETACH other")
 
 
@@ -346,14 +350,14 @@ def test_a_lock_that_another_holds_is_told_in_words(connection, connect):
     connection.set_busy_timeout(0)
     connection.execute("BEGIN")
 
-    with pytest.raises(mldb.Busy, match="another connection holds the write lock .*; let it COMMIT, then try again"):
+    with pytest.raises(mldb.Busy, match=r"another connection holds the write lock .*; let it COMMIT, then try again"):
         connection.execute("SELECT ml_submit('noop', 'x', NULL)")
 
     connection.execute("ROLLBACK")
 
 
 def refused(queue, call):
-    with pytest.raises(mldb.UsageError, match="this thread has a write transaction open on queue.connection"):
+    with pytest.raises(mldb.UsageError, match=r"this thread has a write transaction open on queue.connection"):
         call(queue)
 
 
@@ -369,7 +373,7 @@ def refused(queue, call):
     ],
     ids=["submit", "submit with options", "cancel", "retry", "prune", "wait"],
 )
-def test_a_method_that_would_wait_for_its_own_thread_is_refused_at_once(queue, call):
+def test_a_method_that_would_wait_for_its_own_thread_is_refused_at_once(impatient, queue, call):
     q = queue()
     q.submit("noop", "first")
     q.connection.execute("BEGIN IMMEDIATE")
@@ -379,7 +383,7 @@ def test_a_method_that_would_wait_for_its_own_thread_is_refused_at_once(queue, c
     q.connection.execute("ROLLBACK")
 
 
-def test_a_method_is_refused_under_an_open_statement_that_writes(queue):
+def test_a_method_is_refused_under_an_open_statement_that_writes(impatient, queue):
     q = queue()
     q.connection.execute("CREATE TABLE orders (name TEXT)")
     rows = q.connection.execute("INSERT INTO orders VALUES ('x'), ('y') RETURNING name")
@@ -400,7 +404,7 @@ def test_reading_and_a_deferred_transaction_that_only_read_do_not_refuse_a_submi
     q.connection.execute("COMMIT")
 
 
-def test_the_same_refusal_holds_for_an_attached_connection(connect):
+def test_the_same_refusal_holds_for_an_attached_connection(impatient, connect):
     connection = connect()
     q = mldb.attach(connection, workers=0)
     connection.execute("BEGIN IMMEDIATE")
@@ -474,7 +478,8 @@ def test_a_user_who_holds_a_read_cursor_open_keeps_nobody_from_submitting(queue)
 def test_a_submit_in_a_subquery_that_is_filtered_is_at_least_never_lost(connection):
     # SQLite itself evaluates the call once per use; the idiom for one call is MATERIALIZED.
     rows = connection.execute(
-        "WITH submitted (id) AS MATERIALIZED (SELECT ml_submit('noop', 'x', NULL)) SELECT id FROM submitted WHERE id > 0"
+        "WITH submitted (id) AS MATERIALIZED (SELECT ml_submit('noop', 'x', NULL))"
+        " SELECT id FROM submitted WHERE id > 0"
     ).fetchall()
 
     assert rows == [(1,)]

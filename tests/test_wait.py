@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import apsw
 import pytest
 
 import mldb
 from mldb.job import TERMINAL
+from mldb.watch import Watch
 
 FINISH = """
 import sys
@@ -24,7 +25,8 @@ connection.set_busy_timeout(5000)
 print("ready", flush=True)
 sys.stdin.readline()
 connection.execute(
-    "UPDATE ml_job SET status = 'completed', progress = 100, finished_at_ms = 9, stopped_at_ms = 9 WHERE status = 'running'"
+    "UPDATE ml_job SET status = 'completed', progress = 100, finished_at_ms = 9, stopped_at_ms = 9"
+    " WHERE status = 'running'"
 )
 sys.stdin.readline()
 """
@@ -105,7 +107,7 @@ def test_inside_a_transaction_it_is_refused(connection, job_in, begin, status):
     job = job_in(connection, status)
     connection.execute(begin)
 
-    with pytest.raises(mldb.UsageError, match="ml_wait cannot be used inside a transaction.*; COMMIT first"):
+    with pytest.raises(mldb.UsageError, match=r"ml_wait cannot be used inside a transaction.*; COMMIT first"):
         connection.execute("SELECT ml_wait(?)", (job,))
 
     assert connection.in_transaction
@@ -114,12 +116,12 @@ def test_inside_a_transaction_it_is_refused(connection, job_in, begin, status):
 @pytest.mark.parametrize(
     "statement",
     [
-        "INSERT INTO t SELECT ml_wait(1)",
-        "UPDATE t SET status = ml_wait(1)",
-        "DELETE FROM t WHERE ml_wait(1) = 'completed'",
-        "INSERT INTO t VALUES ('x') RETURNING ml_wait(1)",
-        "CREATE TABLE made AS SELECT ml_wait(1)",
-        "UPDATE ML_JOBS SET status = 'cancelled' WHERE ml_wait(id) = 'queued'",
+        "INSERT INTO t SELECT ml_wait(1, 1)",
+        "UPDATE t SET status = ml_wait(1, 1)",
+        "DELETE FROM t WHERE ml_wait(1, 1) = 'completed'",
+        "INSERT INTO t VALUES ('x') RETURNING ml_wait(1, 1)",
+        "CREATE TABLE made AS SELECT ml_wait(1, 1)",
+        "UPDATE ML_JOBS SET status = 'cancelled' WHERE ml_wait(id, 1) = 'queued'",
     ],
 )
 def test_under_a_statement_that_writes_it_is_refused(connection, job_in, statement):
@@ -144,10 +146,21 @@ def test_several_jobs_can_be_waited_for_in_one_select(connection, job_in):
     ]
 
 
-def test_interrupt_from_another_thread_ends_it(connection, job_in):
+@pytest.fixture
+def waiting(monkeypatch):
+    """An event that is set once somebody really waits for commits."""
+    begun, original = threading.Event(), Watch.wait
+
+    def wait(watch, *arguments, **options):
+        begun.set()
+        return original(watch, *arguments, **options)
+
+    monkeypatch.setattr(Watch, "wait", wait)
+    return begun
+
+
+def test_interrupt_from_another_thread_ends_it(connection, job_in, waiting):
     job = job_in(connection, "queued")
-    waiting = threading.Event()
-    connection.create_scalar_function("now_waiting", lambda: waiting.set())
 
     def interrupt():
         waiting.wait()
@@ -158,11 +171,11 @@ def test_interrupt_from_another_thread_ends_it(connection, job_in):
     began = time.monotonic()
 
     with pytest.raises(apsw.InterruptError):
-        connection.execute("SELECT now_waiting() UNION ALL SELECT ml_wait(?, 60)", (job,)).fetchall()
+        connection.execute("SELECT ml_wait(?, 20)", (job,)).fetchall()
 
     thread.join()
     assert time.monotonic() - began < 5
-    assert connection.execute("SELECT 1").get == 1
+    assert connection.execute("SELECT ml_wait(?, 0)", (job,)).get == "queued"
 
 
 def test_it_wakes_when_another_process_finishes_the_job(connection, job_in, finisher):
@@ -225,10 +238,12 @@ def test_a_job_that_is_pruned_while_it_is_waited_for_is_an_error(queue, connect,
     q = queue()
     job = q.submit("noop", "x")
     other = connect()
+
     # As another process would: gone from one commit to the next, so that no status is ever seen.
     def remove():
         other.execute(
-            "BEGIN; UPDATE ml_job SET status = 'cancelled', finished_at_ms = 1, stopped_at_ms = 1; DELETE FROM ml_job; COMMIT"
+            "BEGIN; UPDATE ml_job SET status = 'cancelled', finished_at_ms = 1, stopped_at_ms = 1;"
+            "DELETE FROM ml_job; COMMIT"
         ).fetchall()
 
     thread = threading.Thread(target=remove)
@@ -243,9 +258,9 @@ def test_waiting_leaves_no_descriptor_open(queue):
     q = queue()
     job = q.submit("noop", "x")
     q.wait(job, 0.01)
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
 
     for _ in range(5):
         q.wait(job, 0.01)
 
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

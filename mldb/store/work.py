@@ -11,6 +11,7 @@ from typing import Any
 
 import apsw
 
+from mldb.connection import run
 from mldb.job import LARGEST_ID
 from mldb.statements import statements
 
@@ -66,10 +67,38 @@ def claim(
         chosen.append(job)
     if not chosen:
         return []
+    run(connection, "SAVEPOINT ml_claim")
+    try:
+        claimed = _take(connection, chosen, owner, now)
+    except UnicodeDecodeError:
+        run(connection, "ROLLBACK TO ml_claim")
+        claimed = _take_readable(connection, chosen, owner, now)
+    run(connection, "RELEASE ml_claim")
+    return claimed
+
+
+def _take(connection: apsw.Connection, chosen: Sequence[int], owner: str, now: int) -> list[Claim]:
     arguments = {"ids": json.dumps(chosen), "owner": owner, "now": now}
     # RETURNING gives rows in any order.
     taken = sorted(connection.execute(_POOL["claim_jobs"], arguments), key=lambda row: (-row[1], row[0]))
     return [_claim(connection, row) for row in taken]
+
+
+def _take_readable(connection: apsw.Connection, chosen: Sequence[int], owner: str, now: int) -> list[Claim]:
+    """Take jobs one by one; one whose text is not UTF-8, which SQLite does not check, fails at once."""
+    claimed: list[Claim] = []
+    for job in chosen:
+        run(connection, "SAVEPOINT ml_claim_one")
+        try:
+            claimed += _take(connection, [job], owner, now)
+        except UnicodeDecodeError as error:
+            run(connection, "ROLLBACK TO ml_claim_one")
+            row = connection.execute(_POOL["claim_unread"], {"id": job, "owner": owner, "now": now}).fetchall()[0]
+            words = f"the text of the job is not UTF-8 ({error.reason}); submit it again as text"
+            held = {"id": job, "owner": owner, "attempt": row[1]}
+            write(connection, "fail_job", held | {"now": now, "stopped": 1, "error": words, "message": None})
+        run(connection, "RELEASE ml_claim_one")
+    return claimed
 
 
 def _claim(connection: apsw.Connection, row: tuple[Any, ...]) -> Claim:
