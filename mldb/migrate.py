@@ -55,7 +55,9 @@ def prepare(connection: apsw.Connection, *, plan: Sequence[Step] | None = None) 
             for step in plan[version:]
             if _apply(ours, step, plan)
         ]
-        return done
+    # The user's connection notices the new journal mode when it reads.
+    run(connection, "SELECT count(*) FROM main.sqlite_schema")
+    return done
 
 
 def check(connection: apsw.Connection) -> None:

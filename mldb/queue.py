@@ -96,7 +96,9 @@ class Queue:
                 except apsw.SQLError as error:
                     if "no such function" not in str(error):
                         raise
-                    raise UsageError("this connection has no ml_submit; make it ready with mldb.attach()") from error
+                    raise UsageError(
+                        "the connection has no ml_submit; use mldb.attach() or mldb.equip() first"
+                    ) from error
         self._require_free_lock("submit")
         check_queries(self._file, kind, text, inside=False)
         with self._file.transaction() if given else self._file.writing() as ours:
@@ -172,8 +174,9 @@ class Queue:
         A submit afterwards is accepted and stays queued.
         """
         limit = None if timeout is None else seconds_of("shutdown", timeout)
-        self._require_free_lock("shutdown", writes=False)
+        self._file.require_same_process()
         if self._pool is not None:
+            self._require_free_lock("shutdown", writes=False)
             stopped = self._pool.stop(drain=drain, timeout=limit)
             if not stopped:
                 return

@@ -140,6 +140,8 @@ def shared_file(path: str, *, vfs: str | None = None, synchronous: str = "FULL")
 
     The file is known by device and inode (from stat, which opens nothing), so that two paths to it share one lock.
     """
+    if not Path(path).exists():
+        raise FileNotFoundError(f"there is no file {path}")
     key = _identity(path)
     with _guard:
         found = _files.get(key)

@@ -214,7 +214,7 @@ def job_id(function: str, value: object) -> int:
     """Give an argument as a job's id; raise UsageError."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise UsageError(f"{function}: the id of a job is a whole number, not {shown(value)}")
-    return value if 0 < value <= LARGEST_ID else 0  # no job has the id 0
+    return value if -LARGEST_ID <= value <= LARGEST_ID else 0  # what SQLite cannot hold is no job's id either
 
 
 def seconds_of(function: str, value: object) -> float:

@@ -48,12 +48,13 @@ INSERT INTO main.ml_move (was, becomes, why) VALUES
   ('running', 'queued',    'its worker stopped or died, or it will be tried again');
 
 CREATE TABLE main.ml_job (
-  id             INTEGER PRIMARY KEY AUTOINCREMENT
-                 CONSTRAINT id_is_positive CHECK (id > 0),
+  id             INTEGER PRIMARY KEY AUTOINCREMENT,
   kind           TEXT NOT NULL
-                 CONSTRAINT kind_has_1_to_200_characters CHECK (length(kind) BETWEEN 1 AND 200),
+                 CONSTRAINT kind_has_1_to_200_characters CHECK (length(kind) BETWEEN 1 AND 200)
+                 CONSTRAINT kind_has_no_nul_character CHECK (NOT instr(kind, char(0))),
   target_name    TEXT NOT NULL DEFAULT ''
-                 CONSTRAINT target_name_has_at_most_1000_characters CHECK (length(target_name) <= 1000),
+                 CONSTRAINT target_name_has_at_most_1000_characters CHECK (length(target_name) <= 1000)
+                 CONSTRAINT target_name_has_no_nul_character CHECK (NOT instr(target_name, char(0))),
   status         TEXT NOT NULL DEFAULT 'queued'
                  CONSTRAINT status_is_known CHECK (status IN ('queued', 'running', 'completed', 'failed', 'cancelled')),
   progress       INTEGER NOT NULL DEFAULT 0
@@ -72,7 +73,7 @@ CREATE TABLE main.ml_job (
                  CONSTRAINT metrics_json_is_json CHECK (metrics_json IS NULL OR json_valid(metrics_json)),
   priority       INTEGER NOT NULL DEFAULT 0,
   run_at_ms      INTEGER
-                 CONSTRAINT run_at_ms_is_not_negative CHECK (run_at_ms >= 0),
+                 CONSTRAINT run_at_ms_is_in_the_years_1970_to_9999 CHECK (run_at_ms BETWEEN 0 AND 253402300799999),
   due            INTEGER NOT NULL DEFAULT 1
                  CONSTRAINT due_is_0_or_1 CHECK (due IN (0, 1) AND (due = 1 OR run_at_ms IS NOT NULL)),
   attempt        INTEGER NOT NULL DEFAULT 0
@@ -142,8 +143,9 @@ BEGIN
 END;
 
 CREATE TRIGGER main.ml_job_was_born AFTER INSERT ON ml_job
-WHEN length(NEW.spec_json) > 1000 OR (NEW.run_at_ms IS NOT NULL AND NEW.due = 1)
+WHEN length(NEW.spec_json) > 1000 OR (NEW.run_at_ms IS NOT NULL AND NEW.due = 1) OR NEW.id < 1
 BEGIN
+  SELECT RAISE(ABORT, 'ml_job gives out its ids itself; leave id out') WHERE NEW.id < 1;
   INSERT INTO ml_spec (job_id, spec_json)
   SELECT NEW.id, NEW.spec_json WHERE length(NEW.spec_json) > 1000;
   UPDATE ml_job
@@ -181,10 +183,32 @@ CREATE TRIGGER main.ml_job_goes BEFORE DELETE ON ml_job
 BEGIN
   SELECT RAISE(ABORT, 'a live job cannot be deleted; cancel it with ml_cancel(id) first')
    WHERE OLD.stopped_at_ms IS NULL;
+END;
+
+CREATE TRIGGER main.ml_job_went AFTER DELETE ON ml_job
+BEGIN
   DELETE FROM ml_log WHERE job_id = OLD.id;
   DELETE FROM ml_metric WHERE job_id = OLD.id;
   DELETE FROM ml_checkpoint WHERE job_id = OLD.id;
   DELETE FROM ml_spec WHERE job_id = OLD.id;
+END;
+
+-- ml_spec is filled by ml_job_was_born and emptied by ml_job_went, and by nobody else.
+CREATE TRIGGER main.ml_spec_comes BEFORE INSERT ON ml_spec
+WHEN NOT EXISTS (SELECT 1 FROM ml_job WHERE id = NEW.job_id AND length(spec_json) > 1000)
+BEGIN
+  SELECT RAISE(ABORT, 'what a job is to do never changes; cancel it and submit another');
+END;
+
+CREATE TRIGGER main.ml_spec_changes BEFORE UPDATE ON ml_spec
+BEGIN
+  SELECT RAISE(ABORT, 'what a job is to do never changes; cancel it and submit another');
+END;
+
+CREATE TRIGGER main.ml_spec_goes BEFORE DELETE ON ml_spec
+WHEN EXISTS (SELECT 1 FROM ml_job WHERE id = OLD.job_id)
+BEGIN
+  SELECT RAISE(ABORT, 'what a job is to do never changes; cancel it and submit another');
 END;
 
 -- A process that runs jobs. The id is new at each start; pid, pid_started and the two namespaces of pids (the boot,

@@ -39,6 +39,12 @@ problem (rank, words) AS (
   SELECT 1, 'kind must have 1 to 200 characters; give a name such as ''train'''
    WHERE typeof(:kind) = 'text' AND length(:kind) NOT BETWEEN 1 AND 200
   UNION ALL
+  SELECT 1, 'kind must not contain a NUL character; leave it out'
+   WHERE typeof(:kind) = 'text' AND instr(:kind, char(0))
+  UNION ALL
+  SELECT 2, 'target must not contain a NUL character; leave it out'
+   WHERE typeof(:target) = 'text' AND instr(:target, char(0))
+  UNION ALL
   SELECT 2, 'target must be a text that names what the job is for, not ' || typeof(:target)
    WHERE typeof(:target) <> 'text'
   UNION ALL
@@ -85,7 +91,8 @@ problem (rank, words) AS (
            WHEN 'run_at' THEN
              CASE WHEN type = 'integer' THEN typeof(value) <> 'integer' OR value NOT BETWEEN 0 AND 253402300799999
                   ELSE julianday(value) IS NULL OR julianday(value) < 2440587.5
-                       OR date(substr(value, 1, 10)) IS NOT substr(value, 1, 10)  -- the 30th of February
+                       OR date(value, '+0 days') IS NULL
+                       OR date(substr(value, 1, 10), '+0 days') <> substr(value, 1, 10)  -- the 30th of February
                        OR NOT (value GLOB '[0-9][0-9][0-9][0-9]-*[zZ]'
                                OR value GLOB '[0-9][0-9][0-9][0-9]-*[-+][0-9][0-9]:[0-9][0-9]')
                        OR value NOT GLOB '*[0-9][0-9]:[0-9][0-9]*' END
@@ -111,17 +118,16 @@ problem (rank, words) AS (
 SELECT words FROM problem ORDER BY rank, words LIMIT 1;
 
 -- name: read_options
--- Gives what the options of a submission that has no problem mean.
-SELECT coalesce(json_extract(:options, '$.priority'), 0) AS priority,
-       CASE
-         WHEN json_type(:options, '$.run_at') = 'integer' THEN json_extract(:options, '$.run_at')
-         WHEN json_type(:options, '$.run_at') = 'text' THEN
-           CAST(round((julianday(json_extract(:options, '$.run_at')) - 2440587.5) * 86400000) AS INTEGER)
-         WHEN json_extract(:options, '$.delay') > 0 THEN
-           :now + CAST(round(json_extract(:options, '$.delay') * 1000) AS INTEGER)
-       END AS run_at_ms,
-       coalesce(json_extract(:options, '$.max_attempts'), 1) AS max_attempts,
-       coalesce(json_extract(:options, '$.backoff'), 1.0) AS backoff_s,
-       json_extract(:options, '$.timeout') AS timeout_s,
-       json_extract(:options, '$.unique') AS unique_key,
-       json_extract(:options, '$.tag') AS tag;
+-- Gives what the options of a submission that has no problem mean. By key, since a path does not match a key that is
+-- written with escapes in SQLite before 3.42.
+SELECT coalesce(max(iif(key = 'priority', atom, NULL)), 0) AS priority,
+       coalesce(max(iif(key = 'run_at', iif(type = 'integer', atom,
+                                            CAST(round((julianday(atom) - 2440587.5) * 86400000) AS INTEGER)), NULL)),
+                max(iif(key = 'delay' AND atom > 0, :now + CAST(round(atom * 1000) AS INTEGER), NULL))) AS run_at_ms,
+       coalesce(max(iif(key = 'max_attempts', atom, NULL)), 1) AS max_attempts,
+       coalesce(max(iif(key = 'backoff', atom, NULL)), 1.0) AS backoff_s,
+       max(iif(key = 'timeout', atom, NULL)) AS timeout_s,
+       max(iif(key = 'unique', atom, NULL)) AS unique_key,
+       max(iif(key = 'tag', atom, NULL)) AS tag
+  FROM json_each(:options)
+ WHERE type <> 'null';

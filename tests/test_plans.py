@@ -36,6 +36,7 @@ HOT = {
     ("models", "load_model"): ["PRIMARY KEY", "sqlite_autoindex_ml_model_content_1"],
     ("pool", "waiting_jobs"): ["ml_job_claim"],
     ("pool", "claim_jobs"): [ROWID],
+    ("pool", "claim_unread"): [ROWID],
     ("pool", "large_spec"): [ROWID],
     ("pool", "complete_jobs"): [ROWID],
     ("pool", "fail_job"): [ROWID],

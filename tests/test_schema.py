@@ -483,7 +483,9 @@ def test_a_cancelled_job_says_that_its_handler_still_runs(connection, job_in):
     assert said == "its handler has not stopped yet"
 
 
-def test_times_past_the_range_of_dates_do_not_hide_the_message(connection, job_in):
-    job = job_in(connection, "queued", run_at_ms=2**62)
+def test_a_time_past_the_range_of_dates_is_refused_and_the_last_one_has_words(connection, job_in):
+    with pytest.raises(apsw.ConstraintError, match="run_at_ms_is_in_the_years_1970_to_9999"):
+        job_in(connection, "queued", run_at_ms=253402300800000)
+    job = job_in(connection, "queued", run_at_ms=253402300799999)
 
     assert connection.execute("SELECT message FROM ML_JOB_LIST WHERE id = ?", (job,)).get is not None

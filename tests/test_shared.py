@@ -13,7 +13,7 @@ import pytest
 
 import mldb
 from mldb.fairlock import FairLock
-from mldb.shared import plain_errors, shared_file
+from mldb.shared import plain_errors
 
 
 def test_two_queues_on_one_file_share_it_whatever_path_they_took(queue, path, tmp_path):
@@ -29,9 +29,11 @@ def test_two_files_share_nothing(queue, tmp_path):
     assert queue(str(tmp_path / "a.db"))._file is not queue(str(tmp_path / "b.db"))._file
 
 
-def test_a_file_that_is_not_there_is_an_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        shared_file(str(tmp_path / "missing.db"))
+def test_two_queues_on_one_file_agree_on_how_durable_it_is(queue):
+    queue(synchronous="NORMAL")
+
+    with pytest.raises(mldb.UsageError, match="is open in this process with synchronous NORMAL; open it with the same"):
+        queue(synchronous="FULL")
 
 
 def test_the_lock_serves_its_waiters_in_the_order_in_which_they_came():

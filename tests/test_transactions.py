@@ -459,7 +459,7 @@ def test_a_submit_with_a_connection_is_part_of_its_transaction(queue, path, end)
 def test_a_submit_with_a_connection_that_was_not_equipped_says_what_to_do(queue, connect):
     q = queue()
 
-    with pytest.raises(mldb.MldbError, match="equip"):
+    with pytest.raises(mldb.MldbError, match="make it ready"):
         q.submit("noop", "x", connection=connect())
 
 

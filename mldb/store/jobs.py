@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from types import NoneType
 from typing import Any
 
 import apsw
@@ -22,27 +23,27 @@ def submit(connection: apsw.Connection, kind: object, target: object, spec: obje
     `spec` and `options` are the texts of JSON objects or None. Two statements when a unique key is given: the caller
     holds a write transaction then. Raises UsageError, in the words of `submission_problem`.
     """
-    if (
-        options is None
-        and isinstance(kind, str)
-        and isinstance(target, str)
-        and (spec is None or isinstance(spec, str))
-    ):
-        try:
-            return int(
-                connection.execute(_JOBS["submit_job"], {"kind": kind, "target": target, "spec": spec, "now": now}).get
-            )
-        except apsw.ConstraintError as error:
-            require_sound(connection, kind, target, spec, options)
-            raise UsageError(str(error)) from error
-    require_sound(connection, kind, target, spec, options)
-    meaning = _row(connection, _SUBMIT["read_options"], {"options": options or "{}", "now": now})
-    if meaning["unique_key"] is not None:
-        live = connection.execute(_JOBS["live_job_with_key"], {"kind": kind, "unique_key": meaning["unique_key"]}).get
-        if live is not None:
-            return int(live)
-    arguments = {"kind": kind, "target": target, "spec": spec, "now": now, **meaning}
-    return int(connection.execute(_JOBS["submit_job_with_options"], arguments).get)
+    try:
+        if options is None and isinstance(kind, str) and isinstance(target, str) and isinstance(spec, (str, NoneType)):
+            try:
+                plain = {"kind": kind, "target": target, "spec": spec, "now": now}
+                return int(connection.execute(_JOBS["submit_job"], plain).get)
+            except apsw.ConstraintError:
+                require_sound(connection, kind, target, spec, options)
+                raise
+        require_sound(connection, kind, target, spec, options)
+        meaning = _row(connection, _SUBMIT["read_options"], {"options": options or "{}", "now": now})
+        if meaning["unique_key"] is not None:
+            key = {"kind": kind, "unique_key": meaning["unique_key"]}
+            live = connection.execute(_JOBS["live_job_with_key"], key).get
+            if live is not None:
+                return int(live)
+        arguments = {"kind": kind, "target": target, "spec": spec, "now": now, **meaning}
+        return int(connection.execute(_JOBS["submit_job_with_options"], arguments).get)
+    except apsw.ConstraintError as error:  # a trigger of the user
+        raise UsageError(str(error)) from error
+    except UnicodeEncodeError as error:
+        raise UsageError("the job has a text that UTF-8 cannot hold; encode it first, for example in base64") from error
 
 
 def as_text(connection: apsw.Connection, number: float) -> str:
