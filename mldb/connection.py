@@ -100,8 +100,9 @@ def transaction(connection: apsw.Connection) -> Iterator[None]:
 
     The only place that begins one. `with connection:` is not used: APSW waits there with the interpreter lock held.
     """
-    run(connection, "BEGIN IMMEDIATE")
     try:
+        # Inside, since Ctrl-C may come right after the lock was taken.
+        run(connection, "BEGIN IMMEDIATE")
         yield
         run(connection, "COMMIT")
     except BaseException:

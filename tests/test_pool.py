@@ -393,6 +393,32 @@ def test_a_trigger_of_the_user_that_refuses_one_result_holds_up_no_other(queue):
     assert (after.status, "not this one" in (after.error_message or "")) == ("failed", True)
 
 
+@pytest.mark.parametrize("refused", ["completed", "failed", "cancelled", "queued"])
+def test_a_trigger_of_the_user_that_refuses_every_ending_of_one_job_holds_up_no_other(queue, refused):
+    gate = Gate()
+
+    def work(task):
+        gate(task)
+        raise ValueError("broke")
+
+    q = queue(workers=2, handlers={"bad": work if refused != "completed" else gate, "good": lambda task: {}})
+    refuse = "'completed', 'failed'" if refused == "completed" else f"'{refused}'"
+    q.connection.execute(
+        f"CREATE TRIGGER strict AFTER UPDATE ON ml_job WHEN NEW.status IN ({refuse}) AND NEW.kind = 'bad'"
+        " BEGIN SELECT RAISE(ABORT, 'not this one'); END"
+    ).fetchall()
+    options = {"queued": {"max_attempts": 2, "backoff": 100}, "failed": {"timeout": 0.05}}.get(refused, {})
+    bad = q.submit("bad", "x", **options)
+    gate.has_begun()
+    spin(lambda: refused != "failed" or gate.task.is_cancelled())
+
+    gate.go.set()
+    good = [q.submit("good", "x") for _ in range(3)]
+
+    assert [q.wait(job, 5).status for job in good] == ["completed"] * 3
+    assert q.get(bad).kind == "bad"
+
+
 def test_a_trigger_of_the_user_enqueues_the_next_job(queue):
     q = queue(workers=1, handlers={"first": lambda task: {}, "second": lambda task: {"for": task.target}})
     q.connection.execute(

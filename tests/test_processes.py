@@ -9,6 +9,7 @@ import pytest
 from beside import Gate, Program, over, spin, until
 
 import mldb.connection
+import mldb.dispatcher
 
 WORK = """
 import os, sys, mldb
@@ -158,6 +159,7 @@ def test_an_ending_that_meets_a_lock_for_longer_than_the_busy_timeout_is_not_los
     queue, path, monkeypatch, complaints, ending
 ):
     monkeypatch.setattr(mldb.connection, "BUSY_TIMEOUT_MS", 20)
+    monkeypatch.setattr(mldb.dispatcher, "_SILENT_S", -1.0)
     gate = Gate({"done": True})
 
     def work(task):
