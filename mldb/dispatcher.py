@@ -159,8 +159,8 @@ class Dispatcher:
                     self._watch.wait(self._patience(time.monotonic()))
             self._leave()
         finally:
-            self.left.set()
             self.close()
+            self.left.set()
 
     def _cycle(self, now: float) -> bool:
         """Do what there is to do; give True when there may be more at once."""
