@@ -25,7 +25,7 @@ from mldb.pool import Pool, at_exit
 from mldb.presence import sweep
 from mldb.queue import Queue
 from mldb.registry import Function
-from mldb.shared import SharedFile
+from mldb.shared import SharedFile, require_unforked
 from mldb.surface import Surface
 
 _log = logging.getLogger("mldb")
@@ -59,7 +59,7 @@ class Connection(apsw.Connection):
         self.user_thread = threading.get_ident()
         if os.getpid() != self.user_process:
             raise Forked(
-                "this connection was opened before fork() and belongs to the parent process; open the file again"
+                "this connection was opened before fork() and belongs to the parent process; use the spawn method"
             )
 
 
@@ -78,6 +78,7 @@ def open(  # noqa: A001 - users write mldb.open(...)
     Running jobs is to trust the file: workers do what its jobs say. Raises MldbError.
     """
     _require_sound(workers, synchronous)
+    require_unforked()
     folder = None
     place = os.fspath(path)
     if not place:

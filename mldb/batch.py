@@ -7,7 +7,7 @@ from typing import Any
 
 import apsw
 
-from mldb.connection import run
+from mldb.connection import run as run_sql
 from mldb.identity import now_ms
 from mldb.run import Ending, Run, message_of
 from mldb.store import models, work
@@ -25,6 +25,7 @@ class Batch:
         self.timeouts: list[Run] = []
         self.stopped: list[Run] = []
         self.returned: list[Run] = []
+        self.abandoned: list[Run] = []
         self._progress: dict[int, dict[str, Any]] = {}
         self._lines: list[dict[str, Any]] = []
         self._values: list[dict[str, Any]] = []
@@ -60,30 +61,43 @@ class Batch:
     def give_up_unwritable(self, connection: apsw.Connection) -> None:
         """Find out what makes `write` fail, and give it up: a report is dropped, a job fails in words.
 
-        So one job never holds up the others. The caller holds a transaction, which this leaves as it was.
+        A job that cannot even fail (a trigger of the user refuses it) is abandoned: it stays running until this
+        process ends. So one job never holds up the others. The caller holds a transaction, which stays as it was.
         """
-        for ending in tuple(self.endings):
-            alone = Batch(self.owner)
-            alone.endings.append(ending)
-            error = alone._trial(connection)
+        for place, ending in enumerate(tuple(self.endings)):
+            error = self._alone("endings", ending).trial(connection)
             if error is not None:
                 words = f"what its handler gave could not be kept: {message_of(error)}"
-                self.endings[self.endings.index(ending)] = Ending(ending.run, ending.seconds, error=words)
+                self.endings[place] = Ending(ending.run, ending.seconds, error=words)
+        for ending in tuple(self.endings):
+            if self._alone("endings", ending).trial(connection) is not None:
+                self.endings.remove(ending)
+                self.abandoned.append(ending.run)
+        for name in ("timeouts", "stopped", "returned"):
+            for run in tuple(getattr(self, name)):
+                if self._alone(name, run).trial(connection) is not None:
+                    getattr(self, name).remove(run)
+                    self.abandoned.append(run)
         for reports in (self._lines, self._values):
             for report in tuple(reports):
                 alone = Batch(self.owner)
                 (alone._lines if reports is self._lines else alone._values).append(report)
-                if alone._trial(connection) is not None:
+                if alone.trial(connection) is not None:
                     reports.remove(report)
         for job, noted in tuple(self._progress.items()):
             alone = Batch(self.owner)
             alone._progress[job] = noted
-            if alone._trial(connection) is not None:
+            if alone.trial(connection) is not None:
                 del self._progress[job]
 
-    def _trial(self, connection: apsw.Connection) -> Exception | None:
+    def _alone(self, name: str, item: Ending | Run) -> Batch:
+        alone = Batch(self.owner)
+        getattr(alone, name).append(item)
+        return alone
+
+    def trial(self, connection: apsw.Connection) -> Exception | None:
         """Write all of it and take it back; give what was raised."""
-        run(connection, "SAVEPOINT ml_trial")
+        run_sql(connection, "SAVEPOINT ml_trial")
         try:
             self.write(connection)
         except Exception as error:  # noqa: BLE001 - whatever it is, this is what cannot be written
@@ -91,8 +105,8 @@ class Batch:
         else:
             return None
         finally:
-            run(connection, "ROLLBACK TO ml_trial")
-            run(connection, "RELEASE ml_trial")
+            run_sql(connection, "ROLLBACK TO ml_trial")
+            run_sql(connection, "RELEASE ml_trial")
 
     def write(self, connection: apsw.Connection) -> None:
         """Write all of it; the caller holds the transaction."""

@@ -89,6 +89,7 @@ class Dispatcher:
         self._generation = -1
         self._next_beat = self._next_sweep = self._next_flush = self._next_hand_back = 0.0
         self._in_doubt = False
+        self._abandoned: set[tuple[int, int]] = set()
         self._trouble_since: float | None = None
         self._told = False
         self.left = threading.Event()
@@ -350,9 +351,12 @@ class Dispatcher:
             try:
                 with self.file.lock, plain_errors(self.file.path), transaction(self._connection):
                     self._batch.write(self._connection)
-                    if all(run.over == "released" or run in ended for run in self._hand):
+                    # The row stays while a cancelled body runs: without it the job would be taken for stopped.
+                    if not work.any_body(self._connection, self.worker.id):
                         self._presence.leave()
             except (apsw.Error, MldbError) as error:
+                if not isinstance(error, _PASSING):
+                    self._give_up_unwritable()
                 if time.monotonic() < deadline:
                     self._watch.wait(0.1)
                     continue
@@ -371,12 +375,10 @@ class Dispatcher:
         """Note that a body has ended whose job was over before the stop; runs in the body's own thread."""
         run = ending.run
         self._hand.drop(run)
-        if run.over not in ("cancelled", "timed out"):
-            return
         try:
             with self.file.transaction() as connection:
-                work.write(connection, "stop_job", run.held(self.worker.id) | {"now": now_ms()})
-                if not any(other.over in ("cancelled", "timed out") for other in self._hand):
+                stopped = work.write(connection, "stop_job", run.held(self.worker.id) | {"now": now_ms()})
+                if stopped and not work.any_body(connection, self.worker.id):
                     workers.forget(connection, self.worker.id)
         except (apsw.Error, MldbError) as error:
             _log.warning("%s: could not note that job %d has stopped (%s)", self.file.path, run.claim.id, error)
@@ -384,7 +386,7 @@ class Dispatcher:
     def _release_unknown(self) -> None:
         """Put back what the file says is ours and we do not have: a claim whose commit seemed to fail and did not."""
         for job, attempt in work.held(self._connection, self.worker.id):
-            if self._hand.get(job, attempt) is None:
+            if self._hand.get(job, attempt) is None and (job, attempt) not in self._abandoned:
                 held = {"id": job, "owner": self.worker.id, "attempt": attempt}
                 work.write(self._connection, "release_job", held)
 
@@ -394,6 +396,12 @@ class Dispatcher:
                 self._batch.give_up_unwritable(self._connection)
         except (apsw.Error, MldbError) as error:
             self._complain(error)
+            return
+        for run in self._batch.abandoned:
+            _log.error("%s: the end of job %d cannot be written; it is left as it is", self.file.path, run.claim.id)
+            self._abandoned.add((run.claim.id, run.claim.attempt))
+            self._hand.drop(run)
+        self._batch.abandoned.clear()
 
     def _complain(self, error: Exception) -> None:
         now = time.monotonic()

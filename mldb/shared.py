@@ -102,7 +102,7 @@ class SharedFile:
         if os.getpid() != self.pid:
             raise Forked(
                 "this queue was opened before fork() and belongs to the parent process; "
-                "open the file again in the child, or start the child with the spawn method"
+                "start the child with the spawn method instead, and open the file there"
             )
 
     def join(self) -> None:
@@ -131,6 +131,26 @@ class SharedFile:
                 writer.close()
 
 
+def require_unforked() -> None:
+    """Raise Forked in a child of a process that had a queue open when it forked.
+
+    SQLite's record of the locks that it holds, and its mutexes, were copied as they were: a file opened here would
+    seem to be locked when it is not, or opening it would wait for ever.
+    """
+    if _forked:
+        raise Forked(
+            "this process was forked from one with a queue open, so SQLite cannot be used here; "
+            "start it with the spawn method instead"
+        )
+
+
+def _note_fork() -> None:
+    global _forked  # noqa: PLW0603 - one per process
+    _forked = _forked or bool(_files)
+
+
+_forked = False
+os.register_at_fork(after_in_child=_note_fork)
 _guard = threading.Lock()
 _files: weakref.WeakValueDictionary[tuple[int, int, int] | None, SharedFile] = weakref.WeakValueDictionary()
 
@@ -140,6 +160,7 @@ def shared_file(path: str, *, vfs: str | None = None, synchronous: str = "FULL")
 
     The file is known by device and inode (from stat, which opens nothing), so that two paths to it share one lock.
     """
+    require_unforked()
     if not Path(path).exists():
         raise FileNotFoundError(f"there is no file {path}")
     key = _identity(path)

@@ -91,6 +91,13 @@ SELECT id, attempt
   FROM main.ml_job INDEXED BY ml_job_held
  WHERE owner = :owner AND status = 'running' AND owner IS NOT NULL AND stopped_at_ms IS NULL;
 
+-- name: body_of
+-- Gives 1 while a body of the owner runs, as the file has it: of a running job, or of one that is over.
+SELECT 1
+  FROM main.ml_job INDEXED BY ml_job_held
+ WHERE owner = :owner AND owner IS NOT NULL AND stopped_at_ms IS NULL
+ LIMIT 1;
+
 -- name: next_due_time
 -- Gives the earliest time for which a job waits, or NULL.
 SELECT min(run_at_ms) FROM main.ml_job INDEXED BY ml_job_scheduled WHERE status = 'queued' AND due = 0;

@@ -11,6 +11,7 @@ import tempfile
 import textwrap
 import threading
 import time
+from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from mldb.connection import open_reader
@@ -115,6 +116,11 @@ def spin(seen, seconds=5.0):
     while not seen():
         assert time.monotonic() < deadline, f"not seen within {seconds} s"
         os.sched_yield()
+
+
+def descriptors():
+    """Give where the open descriptors of this process lead, as far as they can be read."""
+    return [os.path.realpath(one) for one in Path("/proc/self/fd").iterdir()]
 
 
 def over(queue, job, seconds=PATIENCE_S):

@@ -120,7 +120,8 @@ def test_16_threads_submit_20000_jobs_while_4_workers_drain_and_none_waits_a_sec
 def submit_in_sql(q, count):
     q.connection.execute("CREATE TABLE t(name)").fetchall()
     q.connection.execute(
-        "INSERT INTO t WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) SELECT 'n' || i FROM n",
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)"
+        " INSERT INTO t SELECT 'n' || i FROM n",
         (count,),
     ).fetchall()
 

@@ -47,6 +47,7 @@ HOT = {
     ("pool", "still_held"): [ROWID],
     ("pool", "held_and_cancelled"): ["ml_job_held"],
     ("pool", "held_jobs"): ["ml_job_held"],
+    ("pool", "body_of"): ["ml_job_held"],
     ("pool", "next_due_time"): ["ml_job_scheduled"],
     ("pool", "promote_due_jobs"): ["ml_job_scheduled", ROWID],
     ("pool", "last_queued_id"): ["ml_job_claim"],

@@ -17,7 +17,8 @@ path, threads = sys.argv[1], int(sys.argv[2])
 def train(task):
     task.write("runs", [{"job": task.id, "attempt": task.attempt, "pid": os.getpid()}])
     return {"pid": os.getpid()}
-queue = mldb.open(path, workers=threads, handlers={"train": train, "quick": lambda task: {"pid": os.getpid()}}, synchronous="OFF")
+handlers = {"train": train, "quick": lambda task: {"pid": os.getpid()}}
+queue = mldb.open(path, workers=threads, handlers=handlers, synchronous="OFF")
 print("ready", flush=True)
 sys.stdin.readline()
 queue.shutdown()
@@ -34,6 +35,29 @@ for line in sys.stdin:
     sys.stdin.readline()
     connection.execute("COMMIT")
     print("free", flush=True)
+"""
+
+ONE_KIND = """
+import sys, mldb
+q = mldb.open(sys.argv[1], workers=1, handlers={sys.argv[2]: lambda task: {'by': sys.argv[2]}})
+print('ready', flush=True)
+sys.stdin.readline()
+"""
+
+OPEN_AT_ONCE = """
+import sys, mldb
+sys.stdin.readline()
+q = mldb.open(sys.argv[1], workers=1)
+print(q.wait(q.submit('noop', 'x'), 30).status, flush=True)
+q.shutdown()
+"""
+
+ONE_KEY = """
+import sys, mldb
+q = mldb.open(sys.argv[1], workers=0)
+print('ready', flush=True)
+sys.stdin.readline()
+print(*[q.submit('k', 'x', unique='one') for _ in range(50)], flush=True)
 """
 
 
@@ -87,8 +111,7 @@ def test_four_processes_of_four_threads_drain_20000_jobs_and_none_runs_twice(que
 
 def test_each_process_runs_only_the_kinds_that_it_knows(queue, path):
     q = queue()
-    source = "import sys, mldb\nq = mldb.open(sys.argv[1], workers=1, handlers={sys.argv[2]: lambda task: {'by': sys.argv[2]}})\nprint('ready', flush=True)\nsys.stdin.readline()"
-    with Program(source, path, "a") as one, Program(source, path, "b") as two:
+    with Program(ONE_KIND, path, "a") as one, Program(ONE_KIND, path, "b") as two:
         assert [one.line(), two.line()] == ["ready", "ready"]
 
         jobs = [q.submit("ab"[number % 2], "x") for number in range(40)]
@@ -97,8 +120,7 @@ def test_each_process_runs_only_the_kinds_that_it_knows(queue, path):
 
 
 def test_twenty_processes_open_a_new_file_at_once(queue, path):
-    source = "import sys, mldb\nsys.stdin.readline()\nq = mldb.open(sys.argv[1], workers=1)\nprint(q.wait(q.submit('noop', 'x'), 30).status, flush=True)\nq.shutdown()"
-    programs = [Program(source, path) for _ in range(20)]
+    programs = [Program(OPEN_AT_ONCE, path) for _ in range(20)]
     try:
         for program in programs:
             program.say()
@@ -212,9 +234,8 @@ def test_a_submit_that_meets_a_lock_for_longer_than_the_busy_timeout_says_what_t
 
 
 def test_one_unique_key_in_many_processes_gives_one_job(queue, path):
-    source = "import sys, mldb\nq = mldb.open(sys.argv[1], workers=0)\nprint('ready', flush=True)\nsys.stdin.readline()\nprint(*[q.submit('k', 'x', unique='one') for _ in range(50)], flush=True)"
     queue()
-    programs = [Program(source, path) for _ in range(4)]
+    programs = [Program(ONE_KEY, path) for _ in range(4)]
     try:
         assert [program.line() for program in programs] == ["ready"] * 4
         for program in programs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from beside import Gate, Program, over, spin, stopped, until
@@ -189,9 +190,15 @@ IDENTITIES = {
     "a pid that is not used": ({"pid": 2**22 + 1}, "queued"),
     "another boot, with a pid that lives here": ({"boot_id": "another"}, "queued"),
     "a container heard of just now": ({"pid_namespace": "pid:[1]", "pid": 1, "fresh": True}, "running"),
-    "a container with a pid that means nothing here": ({"pid_namespace": "pid:[1]", "pid": 2**22 + 1, "fresh": True}, "running"),
+    "a container with a pid that means nothing here": (
+        {"pid_namespace": "pid:[1]", "pid": 2**22 + 1, "fresh": True},
+        "running",
+    ),
     "a container not heard of for longer than the lease": ({"pid_namespace": "pid:[1]"}, "queued"),
-    "a container of another boot heard of just now": ({"pid_namespace": "pid:[1]", "boot_id": "another", "fresh": True}, "queued"),
+    "a container of another boot heard of just now": (
+        {"pid_namespace": "pid:[1]", "boot_id": "another", "fresh": True},
+        "queued",
+    ),
 }
 
 
@@ -259,7 +266,7 @@ def test_a_file_that_cannot_be_read_is_an_error_never_an_empty_queue(queue, path
         first.submit("noop", "x" * 900)
     first.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     first.shutdown()
-    with open(path, "r+b") as file:
+    with Path(path).open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * 40960)
 

@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from beside import Gate, over, spin, stopped, until
+from beside import Gate, descriptors, over, spin, stopped, until
 
 import mldb
 
@@ -19,8 +19,15 @@ def in_thread(function, *arguments, **options):
     return thread
 
 
+@pytest.fixture
 def worker_threads():
-    return {one.name for one in threading.enumerate() if one.name.startswith("mldb-")} - {"mldb-exit"}
+    """Give the threads of pools that came since the test began."""
+
+    def now():
+        return {one for one in threading.enumerate() if one.name.startswith("mldb-") and one.name != "mldb-exit"}
+
+    before = now()
+    return lambda: now() - before
 
 
 # Draining.
@@ -108,7 +115,7 @@ def test_a_queue_without_workers_shuts_down_and_leaves_its_jobs(queue):
     assert q.get(job).status == "queued"
 
 
-def test_shutdown_in_a_handler_returns_at_once_and_the_drain_goes_on_behind_it(queue):
+def test_shutdown_in_a_handler_returns_at_once_and_the_drain_goes_on_behind_it(queue, worker_threads):
     box, returned = [], threading.Event()
 
     def stop(task):
@@ -274,7 +281,7 @@ def test_a_block_that_raises_puts_running_jobs_back_and_hides_nothing(path):
 # What is left behind.
 
 
-def test_nothing_of_a_stopped_pool_is_left(path):
+def test_nothing_of_a_stopped_pool_is_left(path, worker_threads):
     def once():
         with mldb.open(path, workers=3, handlers={"a": lambda task: {}}) as q:
             q.submit("a", "x", priority=1)
@@ -283,11 +290,11 @@ def test_nothing_of_a_stopped_pool_is_left(path):
         spin(lambda: not worker_threads())
 
     once()
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(descriptors())
     for _ in range(10):
         once()
 
-    assert len(os.listdir("/proc/self/fd")) <= before
+    assert len(descriptors()) <= before
     with mldb.open(path, workers=0) as q:
         assert q.connection.execute("SELECT count(*) FROM ml_worker").get == 0
         assert q.connection.execute("SELECT count(*) FROM ml_worker_kind").get == 0
@@ -328,7 +335,9 @@ def test_a_body_that_ends_after_the_shutdown_writes_to_no_descriptor_that_is_now
         gate.thread.join(20)
 
 
-def test_a_submit_after_a_shutdown_from_a_handler_writes_to_no_descriptor_that_is_now_anothers(queue, tmp_path):
+def test_a_submit_after_a_shutdown_from_a_handler_writes_to_no_descriptor_that_is_now_anothers(
+    queue, worker_threads, tmp_path
+):
     box = []
     box.append(queue(workers=1, handlers={"stop": lambda task: box[0].shutdown()}))
     q = box[0]

@@ -31,7 +31,10 @@ def rows(q, sql):
 
 
 def test_a_write_makes_the_table_and_keeps_the_values_as_they_are(write):
-    values = [{"a": None, "b": 1, "c": 2.5, "d": "é", "e": b"\0\xff"}, {"a": 2**63 - 1, "b": -1, "c": 0, "d": "", "e": b""}]
+    values = [
+        {"a": None, "b": 1, "c": 2.5, "d": "é", "e": b"\0\xff"},
+        {"a": 2**63 - 1, "b": -1, "c": 0, "d": "", "e": b""},
+    ]
 
     job, q = write("out", values)
 
@@ -62,7 +65,19 @@ def test_a_write_without_a_key_appends(queue):
 
 @pytest.mark.parametrize(
     "name",
-    ["odd name", 'quo"ted', "semi;colon", "drop table people", "select", "ünïcode", "'apostrophe'", "[b]", "a.b", "ml_mine", " "],
+    [
+        "odd name",
+        'quo"ted',
+        "semi;colon",
+        "drop table people",
+        "select",
+        "ünïcode",
+        "'apostrophe'",
+        "[b]",
+        "a.b",
+        "ml_mine",
+        " ",
+    ],
 )
 def test_odd_names_are_quoted(write, name):
     job, q = write(name, [{name: 1, "other": 2}], key=name)
@@ -72,9 +87,23 @@ def test_odd_names_are_quoted(write, name):
     assert rows(q, f"SELECT {quoted}, other FROM {quoted}") == [(1, 2)]
 
 
-@pytest.mark.parametrize("table", sorted([*OUR_TABLES, "ML_JOB", "Ml_Job_List", "ml_model_content", "sqlite_schema", "sqlite_master", "sqlite_sequence", "SQLITE_STAT1"]))
+@pytest.mark.parametrize(
+    "table",
+    sorted(
+        [
+            *OUR_TABLES,
+            "ML_JOB",
+            "Ml_Job_List",
+            "ml_model_content",
+            "sqlite_schema",
+            "sqlite_master",
+            "sqlite_sequence",
+            "SQLITE_STAT1",
+        ]
+    ),
+)
 def test_our_own_tables_are_refused(write, table):
-    job, q = write(table, [{"id": 1, "kind": "x"}])
+    job, _ = write(table, [{"id": 1, "kind": "x"}])
 
     assert job.status == "failed"
     assert "not a table of yours" in job.error_message
@@ -104,7 +133,9 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in BAD if name not in ("a column without a name", "rows without columns")])
+@pytest.mark.parametrize(
+    "name", [name for name in BAD if name not in ("a column without a name", "rows without columns")]
+)
 def test_what_cannot_be_written_fails_in_words_and_writes_nothing(write, name):
     arguments, options, words = BAD[name]
 
@@ -136,7 +167,7 @@ def test_a_table_with_other_columns_is_refused_and_left_as_it_is(write):
 
 
 def test_a_key_that_is_not_unique_in_the_table_is_refused_in_words(write):
-    job, q = write("out", [{"a": 1, "b": 2}], key="a", before="CREATE TABLE out(a, b)")
+    job, _ = write("out", [{"a": 1, "b": 2}], key="a", before="CREATE TABLE out(a, b)")
 
     assert job.status == "failed"
     assert "UNIQUE" in job.error_message
@@ -144,7 +175,10 @@ def test_a_key_that_is_not_unique_in_the_table_is_refused_in_words(write):
 
 def test_a_row_that_breaks_a_rule_of_the_table_undoes_the_whole_write(write):
     job, q = write(
-        "out", [{"a": 1}, {"a": -1}], checkpoint={"at": 2}, before="CREATE TABLE out(a CONSTRAINT positive CHECK (a > 0))"
+        "out",
+        [{"a": 1}, {"a": -1}],
+        checkpoint={"at": 2},
+        before="CREATE TABLE out(a CONSTRAINT positive CHECK (a > 0))",
     )
 
     assert job.status == "failed"
@@ -309,7 +343,9 @@ def test_many_threads_write_at_once_and_nothing_is_lost(queue):
 
 
 def test_a_trigger_of_the_users_table_enqueues_with_the_rows(queue):
-    q = queue(workers=1, handlers={"write": lambda task: task.write("out", [{"a": 1}, {"a": 2}]), "follow": lambda task: {}})
+    q = queue(
+        workers=1, handlers={"write": lambda task: task.write("out", [{"a": 1}, {"a": 2}]), "follow": lambda task: {}}
+    )
     q.connection.execute(
         "CREATE TABLE out(a); CREATE TRIGGER t AFTER INSERT ON out"
         " BEGIN INSERT INTO ml_job(kind, target_name) VALUES ('follow', NEW.a); END"

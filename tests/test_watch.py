@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from beside import Program, over, spin, until
+from beside import Program, descriptors, over, spin, until
 from test_shutdown import taken_descriptors
 
 from mldb.connection import open_reader
@@ -22,6 +22,20 @@ for line in sys.stdin:
     for sql in line.strip().split(";"):
         connection.execute(sql).fetchall()
     print("done", flush=True)
+"""
+
+SUBMIT = """
+import sys, mldb
+q = mldb.open(sys.argv[1], workers=0)
+print('ready', flush=True)
+for _ in sys.stdin: print(q.submit('train', 'x'), flush=True)
+"""
+
+WAIT = """
+import sys, mldb
+q = mldb.open(sys.argv[1], workers=0)
+print('ready', flush=True)
+print(q.wait(int(sys.argv[2])).status, flush=True)
 """
 
 
@@ -109,7 +123,8 @@ def test_a_rollback_is_no_commit(watch, other):
 
 
 def test_a_large_transaction_is_noticed_when_it_commits_not_when_it_spills(watch, other):
-    fill = "INSERT INTO t WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000) SELECT zeroblob(4000) FROM n"
+    fill = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)"
+    fill += " INSERT INTO t SELECT zeroblob(4000) FROM n"
     other.say(f"PRAGMA cache_size = 10;BEGIN IMMEDIATE;{fill}")
     assert other.line() == "done"
     # Longer than it looks closely after a write.
@@ -187,14 +202,14 @@ def test_a_wake_after_the_close_writes_to_nobody(queue, path, tmp_path):
 
 
 def test_it_opens_no_descriptor_on_the_database(watch, path):
-    places = {os.readlink(f"/proc/self/fd/{one}") for one in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{one}")}
-    opened = [place for place in places if place.startswith(path)]
+    before = [place for place in descriptors() if place.startswith(path)]
 
     extra = Watch(watch._connection)
-    now = [os.path.realpath(f"/proc/self/fd/{one}") for one in os.listdir("/proc/self/fd")]
+    after = [place for place in descriptors() if place.startswith(path)]
     extra.close()
 
-    assert sorted({place for place in now if place.startswith(path)}) == sorted(opened)
+    assert len(before) > 0
+    assert sorted(after) == sorted(before)
 
 
 # Through a queue.
@@ -204,7 +219,10 @@ def test_a_worker_begins_a_job_of_another_process_quickly(queue, path):
     queue(workers=1, handlers={"train": lambda task: {}})
     latencies = []
 
-    with Program("import sys, mldb\nq = mldb.open(sys.argv[1], workers=0)\nprint('ready', flush=True)\nfor _ in sys.stdin: print(q.submit('train', 'x'), flush=True)", path) as other:
+    with Program(
+        SUBMIT,
+        path,
+    ) as other:
         assert other.line() == "ready"
         looker = queue()
         for _ in range(20):
@@ -227,7 +245,11 @@ def test_a_wait_in_another_process_ends_when_the_job_is_over(queue, path):
     gate = threading.Event()
     q = queue(workers=1, handlers={"hold": lambda task: gate.wait(20) and {}})
     job = q.submit("hold", "x")
-    with Program("import sys, mldb\nq = mldb.open(sys.argv[1], workers=0)\nprint('ready', flush=True)\nprint(q.wait(int(sys.argv[2])).status, flush=True)", path, job) as other:
+    with Program(
+        WAIT,
+        path,
+        job,
+    ) as other:
         assert other.line() == "ready"
 
         gate.set()
@@ -238,11 +260,11 @@ def test_a_wait_in_another_process_ends_when_the_job_is_over(queue, path):
 def test_waiting_costs_no_descriptor(queue):
     q = queue(workers=1, handlers={"a": lambda task: {}})
     over(q, q.submit("a", "x"))
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(descriptors())
 
     for _ in range(50):
         over(q, q.submit("a", "x"))
         q.wait(q.submit("nobody", "x"), 0.001)
 
-    spin(lambda: len(os.listdir("/proc/self/fd")) <= before + 2)
+    spin(lambda: len(descriptors()) <= before + 2)
     until(q.path, lambda: True)

@@ -148,6 +148,11 @@ def held(connection: apsw.Connection, owner: str) -> list[tuple[int, int]]:
     return [(row[0], row[1]) for row in connection.execute(_POOL["held_jobs"], {"owner": owner})]
 
 
+def any_body(connection: apsw.Connection, owner: str) -> bool:
+    """Tell whether a body of the owner runs, as the file has it: of a running job, or of one that is over."""
+    return connection.execute(_POOL["body_of"], {"owner": owner}).get is not None
+
+
 def next_due_time(connection: apsw.Connection) -> int | None:
     """Give the earliest time for which a job waits."""
     due: int | None = connection.execute(_POOL["next_due_time"]).get

@@ -48,7 +48,9 @@ def test_workers_that_are_killed_at_any_moment_lose_and_double_nothing(queue, pa
 
 
 def test_a_process_that_is_killed_while_it_submits_keeps_what_it_was_told(queue, path):
-    source = "import sys, mldb\nq = mldb.open(sys.argv[1], workers=1)\nwhile True: print(q.submit('noop', 'x'), flush=True)"
+    source = (
+        "import sys, mldb\nq = mldb.open(sys.argv[1], workers=1)\nwhile True: print(q.submit('noop', 'x'), flush=True)"
+    )
     generator = random.Random(3)
     told = []
 

@@ -21,7 +21,7 @@ class Disk(apsw.VFS):
         self.failures = 0
         super().__init__("failing disk", "")
 
-    def xOpen(self, name, flags):
+    def xOpen(self, name, flags):  # noqa: N802 - named as SQLite does
         return DiskFile(self, name, flags)
 
     def fail(self):
@@ -35,15 +35,15 @@ class DiskFile(apsw.VFSFile):
         self.disk = disk
         super().__init__("", name, flags)
 
-    def xRead(self, amount, offset):
+    def xRead(self, amount, offset):  # noqa: N802
         self.disk.fail()
         return super().xRead(amount, offset)
 
-    def xWrite(self, data, offset):
+    def xWrite(self, data, offset):  # noqa: N802
         self.disk.fail()
         return super().xWrite(data, offset)
 
-    def xSync(self, flags):
+    def xSync(self, flags):  # noqa: N802
         self.disk.fail()
         return super().xSync(flags)
 
