@@ -172,16 +172,21 @@ def plain_errors(path: str) -> Iterator[None]:
     """Turn what SQLite says of locks and read-only files into errors that say what to do."""
     try:
         yield
-    except apsw.ReadOnlyError as error:
-        raise ReadOnly(
-            f"{path} cannot be written here; open it for writing, or check the rights of the file"
-        ) from error
-    except apsw.BusyError as error:
-        if getattr(error, "extendedresult", None) == apsw.SQLITE_BUSY_SNAPSHOT:
-            raise Busy(
-                "another connection committed since this transaction began to read; "
-                "ROLLBACK, and begin it again with BEGIN IMMEDIATE"
-            ) from error
-        raise Busy("another connection holds the write lock of the database; let it COMMIT, then try again") from error
-    except apsw.FullError as error:
-        raise MldbError("the disk is full, nothing was written; free some space and try again") from error
+    except (apsw.ReadOnlyError, apsw.BusyError, apsw.FullError) as error:
+        raise plain_error(error, path) from error
+
+
+def plain_error(error: apsw.Error, path: str) -> Exception:
+    """Give the error that says what to do, or the same one when it says so itself."""
+    if isinstance(error, apsw.ReadOnlyError):
+        return ReadOnly(f"{path} cannot be written here; open it for writing, or check the rights of the file")
+    if isinstance(error, apsw.FullError):
+        return MldbError("the disk is full, nothing was written; free some space and try again")
+    if not isinstance(error, apsw.BusyError):
+        return error
+    if getattr(error, "extendedresult", None) == apsw.SQLITE_BUSY_SNAPSHOT:
+        return Busy(
+            "another connection committed since this transaction began to read; "
+            "ROLLBACK, and begin it again with BEGIN IMMEDIATE"
+        )
+    return Busy("another connection holds the write lock of the database; let it COMMIT, then try again")

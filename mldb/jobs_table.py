@@ -7,18 +7,16 @@ at the start, so a job that is added meanwhile does not appear, and each shows o
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import weakref
-from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
 import apsw
 
 from mldb import migrate
-from mldb.connection import plain_errors
+from mldb.connection import plain_error, plain_errors
 from mldb.errors import UsageError
 from mldb.identity import now_ms
 from mldb.job import LARGEST_ID, STATUSES
@@ -27,16 +25,17 @@ from mldb.surface import Surface, shown
 
 _FIRST_CHUNK: Final = 64
 _LARGEST_CHUNK: Final = 2048
+# The columns that INSERT may set, with the option of ml_submit that each is.
 _SUBMITTED: Final = {
-    "kind": 1,
-    "target_name": 2,
-    "spec_json": 9,
-    "priority": 11,
-    "run_at_ms": 12,
-    "max_attempts": 14,
-    "tag": 19,
+    "kind": None,
+    "target_name": None,
+    "spec_json": None,
+    "priority": "priority",
+    "run_at_ms": "run_at",
+    "max_attempts": "max_attempts",
+    "tag": "tag",
 }
-_ID, _STATUS = 0, 3
+_ID, _KIND, _TARGET, _STATUS, _SPEC = 0, 1, 2, 3, 9
 _EQ, _GT, _GE, _LT, _LE = (
     apsw.SQLITE_INDEX_CONSTRAINT_EQ,
     apsw.SQLITE_INDEX_CONSTRAINT_GT,
@@ -52,8 +51,8 @@ _PUSHED: Final = {
     (_ID, _LT): "below",
     (_ID, _LE): "to",
     (_STATUS, _EQ): "status",
-    (1, _EQ): "kind",
-    (2, _EQ): "target_name",
+    (_KIND, _EQ): "kind",
+    (_TARGET, _EQ): "target_name",
 }
 _COST: Final = {"id": 1.0, "status": 1000.0, "kind": 0.5, "target_name": 0.3}
 
@@ -155,8 +154,28 @@ class JobsTable:
 
     Destroy = Disconnect
 
+    def Begin(self) -> None:
+        """Refuse to write where the user's connection may not; asked once per statement or transaction."""
+        self.surface.require_writable()
+
     def UpdateInsertRow(self, rowid: int | None, fields: tuple[Any, ...]) -> int:
         """Submit a job."""
+        kind, target, spec = fields[_KIND], fields[_TARGET], fields[_SPEC]
+        plain = (kind is not None) + (target is not None) + (spec is not None)
+        options = None
+        if rowid is not None or len(fields) - fields.count(None) > plain:
+            options = self._options(rowid, fields)
+        self.surface.check_queries(kind, spec)
+        if target is None:
+            target = ""
+        try:
+            if isinstance(target, (int, float)):
+                target = jobs.as_text(self.connection, target)  # as a column of texts does
+            return jobs.submit(self.connection, kind, target, spec, options, now_ms())
+        except apsw.Error as error:
+            raise plain_error(error, self.surface.file.path) from error
+
+    def _options(self, rowid: int | None, fields: tuple[Any, ...]) -> str | None:
         row = dict(zip(self.names, fields, strict=True))
         given = {name for name, value in row.items() if value is not None}
         if rowid is not None or not given <= _SUBMITTED.keys():
@@ -164,23 +183,11 @@ class JobsTable:
             raise UsageError(
                 f"INSERT INTO ML_JOBS cannot set {wrong}; give {', '.join(_SUBMITTED)}, or use ml_submit()"
             )
-        options = {
-            name: row[column]
-            for name, column in (
-                ("priority", "priority"),
-                ("run_at", "run_at_ms"),
-                ("max_attempts", "max_attempts"),
-                ("tag", "tag"),
-            )
-            if row[column] is not None
-        }
-        self.surface.check_queries(row["kind"], row["spec_json"])
-        target = "" if row["target_name"] is None else row["target_name"]
-        given_options = _json(options) if options else None
-        with self._writing() as connection:
-            if isinstance(target, (int, float)):
-                target = jobs.as_text(connection, target)  # as a column of texts does
-            return jobs.submit(connection, row["kind"], target, row["spec_json"], given_options, now_ms())
+        options = {option: row[name] for name, option in _SUBMITTED.items() if option and row[name] is not None}
+        for name, value in options.items():
+            if isinstance(value, bytes) or (isinstance(value, float) and not math.isfinite(value)):
+                raise UsageError(f"INSERT INTO ML_JOBS: {name} must be a finite number or a text, not {shown(value)}")
+        return json.dumps(options) if options else None
 
     def UpdateChangeRow(self, row: int, newrowid: int, fields: tuple[Any, ...]) -> None:
         """Cancel a job; anything else is refused."""
@@ -189,25 +196,18 @@ class JobsTable:
             raise UsageError(
                 "the only change to ML_JOBS is SET status = 'cancelled'; submit another job for anything else"
             )
-        with self._writing() as connection:
-            jobs.cancel(connection, row, now_ms())
+        with plain_errors(self.surface.file.path):
+            jobs.cancel(self.connection, row, now_ms())
 
     def UpdateDeleteRow(self, row: int) -> None:
         """Delete a terminal job; the statement fails whole at a live one."""
         try:
-            with self._writing() as connection:
-                jobs.delete(connection, [row])
+            with plain_errors(self.surface.file.path):
+                jobs.delete(self.connection, [row])
         except apsw.ConstraintError as error:
             raise UsageError(
                 f"job {row} is not over, so it cannot be deleted; cancel it with ml_cancel({row}) first"
             ) from error
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[apsw.Connection]:
-        """Give the user's connection, always: the statement is all or nothing."""
-        self.surface.require_writable()
-        with plain_errors(self.surface.file.path):
-            yield self.connection
 
 
 class JobsCursor:
@@ -310,10 +310,3 @@ def _narrow(request: dict[str, Any], word: str, value: float) -> bool:
     else:
         request["last"] = min(request["last"], high - 1 if word == "below" else low)
     return True
-
-
-def _json(options: dict[str, Any]) -> str:
-    for name, value in options.items():
-        if isinstance(value, bytes) or (isinstance(value, float) and not math.isfinite(value)):
-            raise UsageError(f"INSERT INTO ML_JOBS: {name} must be a finite number or a text, not {shown(value)}")
-    return json.dumps(options)
