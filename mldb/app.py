@@ -155,7 +155,7 @@ def _make(
         sweep(file)  # a pool does it itself
     pool = _start_pool(file, workers, handlers)
     if pool is not None:
-        _let_go_at_exit(connection, user_thread)
+        _let_go_at_exit(connection, file, user_thread)
     return Queue(connection, file, pool, user_thread=user_thread, close=close, barred=barred)
 
 
@@ -176,13 +176,16 @@ def _require_sound(workers: int | None, synchronous: str) -> None:
         raise UsageError(f"synchronous is 'FULL', 'NORMAL' or 'OFF', not {synchronous!r}")
 
 
-def _let_go_at_exit(connection: apsw.Connection, user_thread: Callable[[], int]) -> None:
-    """Roll back what the main thread left open on a connection: nobody commits it any more, and its lock is needed."""
+def _let_go_at_exit(connection: apsw.Connection, file: SharedFile, user_thread: Callable[[], int]) -> None:
+    """Roll back what the main thread left open when it ended: nobody commits it any more, and its lock is needed."""
     weak = weakref.ref(connection, lambda _: at_exit.remove(let_go))
 
     def let_go() -> None:
+        main = threading.main_thread().ident
+        if main is not None:
+            file.clear_up_after(main)
         left = weak()
-        if left is not None and user_thread() == threading.main_thread().ident:
+        if left is not None and user_thread() == main:
             with contextlib.suppress(apsw.ConnectionClosedError, apsw.ThreadingViolationError):
                 if left.in_transaction:
                     apsw.Connection.execute(left, "ROLLBACK")

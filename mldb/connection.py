@@ -104,12 +104,21 @@ def transaction(connection: apsw.Connection) -> Iterator[None]:
         # Inside, since Ctrl-C may come right after the lock was taken.
         run(connection, "BEGIN IMMEDIATE")
         yield
-        run(connection, "COMMIT")
+        end_transaction(connection, commit=True)
     except BaseException:
+        end_transaction(connection, commit=False)
+        raise
+
+
+def end_transaction(connection: apsw.Connection, *, commit: bool) -> None:
+    """Commit or roll back; when the commit fails, roll back and raise why."""
+    try:
+        if commit:
+            run(connection, "COMMIT")
+    finally:
         # After a full disk or an I/O error SQLite has rolled back already, and ROLLBACK would hide the cause.
         if connection.in_transaction:
             run(connection, "ROLLBACK")
-        raise
 
 
 def is_barred(connection: apsw.Connection) -> bool:

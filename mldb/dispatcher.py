@@ -13,11 +13,12 @@ What it promises:
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import apsw
@@ -26,6 +27,7 @@ from mldb import registry
 from mldb.batch import Batch
 from mldb.connection import open_writer, plain_errors, transaction
 from mldb.errors import Busy, MldbError
+from mldb.fairlock import Patiently
 from mldb.hand import HAND_BACK_S, Hand
 from mldb.identity import now_ms
 from mldb.presence import Presence, sweep
@@ -42,6 +44,7 @@ LEAVE_S = 5.0
 # Short, so that the thread stays able to stop; what could not be written is tried again.
 _LOCK_WAIT_MS = 1000
 _SILENT_S = 10.0
+_TURN_S = 1.0
 
 # What has to do with the file and passes, or concerns all jobs alike.
 _PASSING = (apsw.BusyError, apsw.LockedError, apsw.IOError, apsw.FullError, apsw.NoMemError, MldbError, OSError)
@@ -146,18 +149,18 @@ class Dispatcher:
         """Turn until stopped; then put back what still runs, and close."""
         try:
             while True:
-                busy = False
                 try:
                     if self._is_done():
                         break
                     busy = self._cycle(time.monotonic()) or self._may_be_done()
                     self._trouble_since = None
+                    if not busy:
+                        self._watch.wait(self._patience(time.monotonic()))
                 except Exception as error:  # noqa: BLE001 - this thread must outlive whatever one job brings
                     self._complain(error)
                     if not isinstance(error, _PASSING):
                         self._give_up_unwritable()
-                if not busy:
-                    self._watch.wait(self._patience(time.monotonic()))
+                    self._watch.rest(self._pause(time.monotonic()))
             self._leave()
         finally:
             self.close()
@@ -190,7 +193,7 @@ class Dispatcher:
         if not (self._batch or beat or due or claim or self._in_doubt):
             return False
         claimed: list[work.Claim] = []
-        with self.file.lock, plain_errors(self.file.path), transaction(self._connection):
+        with self._writing():
             self._batch.write(self._connection)
             if self._in_doubt:
                 self._release_unknown()
@@ -206,6 +209,15 @@ class Dispatcher:
         self._forget_written()
         self._begin(claimed, now)
         return bool(claimed or self._endings)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        with (
+            Patiently(self.file.lock, _TURN_S),
+            plain_errors(self.file.path),
+            transaction(self._connection),
+        ):
+            yield
 
     def _take_endings(self) -> None:
         while self._endings:
@@ -288,11 +300,6 @@ class Dispatcher:
 
     def _patience(self, now: float) -> float:
         """Give for how many seconds there is nothing to do unless something happens."""
-        if self._trouble_since is not None:
-            times = [now + min(max(0.05, now - self._trouble_since), 5.0)]
-            if self.stop is not None and self.stop.until is not None:
-                times.append(max(self.stop.until, now + 0.05))
-            return min(times) - now
         times = [self._next_beat, self._next_sweep]
         if self._reports:
             times.append(self._next_flush)
@@ -308,6 +315,13 @@ class Dispatcher:
             if due is not None:
                 times.append(now + max(0.0, (due - now_ms()) / 1000))
         return max(0.0, min(times) - now)
+
+    def _pause(self, now: float) -> float:
+        """Give for how many seconds to leave the file alone after an error: longer, the longer it lasts."""
+        pause = min(max(0.05, (now - (self._trouble_since or now)) / 2), 5.0)
+        if self.stop is not None and self.stop.until is not None:
+            return min(pause, max(self.stop.until - now, 0.05))
+        return pause
 
     # Starting, stopping, staying alive.
 
@@ -339,6 +353,8 @@ class Dispatcher:
         thread has ended as well.
         """
         deadline = time.monotonic() + LEAVE_S
+        with contextlib.suppress(apsw.Error):  # it only tells bodies to stop; the writes below are fenced
+            self._notice_cancels()
         self._take_endings()
         ended = {ending.run for ending in self._batch.endings}
         for run in self._hand:
@@ -349,7 +365,7 @@ class Dispatcher:
             self._batch.report(self._reports.popleft())
         while True:
             try:
-                with self.file.lock, plain_errors(self.file.path), transaction(self._connection):
+                with self._writing():
                     self._batch.write(self._connection)
                     # The row stays while a cancelled body runs: without it the job would be taken for stopped.
                     if not work.any_body(self._connection, self.worker.id):
@@ -358,7 +374,7 @@ class Dispatcher:
                 if not isinstance(error, _PASSING):
                     self._give_up_unwritable()
                 if time.monotonic() < deadline:
-                    self._watch.wait(0.1)
+                    self._watch.rest(0.1)
                     continue
                 if not self.left.is_set():
                     _log.error("%s: cannot put running jobs back yet (%s)", self.file.path, error)
@@ -366,7 +382,7 @@ class Dispatcher:
                 if not threading.main_thread().is_alive():
                     _log.error("%s: running jobs are queued again by the next worker", self.file.path)
                     return
-                self._watch.wait(1.0)
+                self._watch.rest(1.0)
             else:
                 self._forget_written()
                 return
@@ -392,7 +408,7 @@ class Dispatcher:
 
     def _give_up_unwritable(self) -> None:
         try:
-            with self.file.lock, plain_errors(self.file.path), transaction(self._connection):
+            with self._writing():
                 self._batch.give_up_unwritable(self._connection)
         except (apsw.Error, MldbError) as error:
             self._complain(error)

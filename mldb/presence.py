@@ -26,7 +26,7 @@ class Presence:
 
     def announce(self, kinds: Iterable[str]) -> None:
         """Add the row."""
-        with self._file.lock, plain_errors(self._file.path), transaction(self._connection):
+        with plain_errors(self._file.path), transaction(self._connection):
             self._register(kinds)
 
     def beat(self, kinds: Iterable[str]) -> None:

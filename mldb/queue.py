@@ -175,6 +175,7 @@ class Queue:
         """
         limit = None if timeout is None else seconds_of("shutdown", timeout)
         self._file.require_same_process()
+        self._file.clear_up_after(threading.get_ident())
         if self._pool is not None:
             self._require_free_lock("shutdown", writes=False)
             stopped = self._pool.stop(drain=drain, timeout=limit)

@@ -12,11 +12,20 @@ import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
 from typing import Protocol
 
 import apsw
 
-from mldb.connection import open_reader, open_writer, plain_errors, require_wal, transaction
+from mldb.connection import (
+    end_transaction,
+    open_reader,
+    open_writer,
+    plain_error,
+    plain_errors,
+    require_wal,
+    run,
+)
 from mldb.errors import Forked, UsageError
 from mldb.fairlock import FairLock
 
@@ -47,27 +56,33 @@ class SharedFile:
         self._writer: apsw.Connection | None = None
         self._readers: list[apsw.Connection] = []
 
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[apsw.Connection]:
+    def writing(self) -> Writing:
         """Hold the fair lock and give our connection, outside a transaction: one statement is one transaction then."""
-        self.require_same_process()
-        with self.lock, plain_errors(self.path):
-            if self._writer is None:
-                # While it is open nobody can leave WAL, so this is looked at once.
-                writer = open_writer(self.path, vfs=self.vfs, synchronous=self.synchronous)
-                try:
-                    require_wal(writer)
-                except BaseException:
-                    writer.close()
-                    raise
-                self._writer = writer
-            yield self._writer
+        return Writing(self, begin=False)
 
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[apsw.Connection]:
+    def transaction(self) -> Writing:
         """Hold the fair lock and a write transaction on our connection."""
-        with self.writing() as connection, transaction(connection):
-            yield connection
+        return Writing(self, begin=True)
+
+    def writer(self) -> apsw.Connection:
+        """Give our connection for writes; only for one who holds the lock."""
+        if self._writer is None:
+            # While it is open nobody can leave WAL, so this is looked at once.
+            writer = open_writer(self.path, vfs=self.vfs, synchronous=self.synchronous)
+            try:
+                require_wal(writer)
+            except BaseException:
+                writer.close()
+                raise
+            self._writer = writer
+        return self._writer
+
+    def clear_up_after(self, thread: int) -> None:
+        """Release what an interrupt left held in a thread that is not inside now."""
+        if self.lock.left_behind_by(thread):
+            if self._writer is not None and self._writer.in_transaction:
+                run(self._writer, "ROLLBACK")
+            self.lock.abandon(thread)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
@@ -129,6 +144,56 @@ class SharedFile:
             writer, self._writer = self._writer, None
             if writer is not None:
                 writer.close()
+
+
+class Writing:
+    """As a context manager: hold the fair lock of a file and give our connection, in a transaction if *begin*.
+
+    A class and not a generator, whose lock would stay held while a Ctrl-C that came at a bad moment is in flight.
+    """
+
+    __slots__ = ("_begin", "_file", "_turn")
+
+    def __init__(self, file: SharedFile, *, begin: bool) -> None:
+        self._file = file
+        self._begin = begin
+        self._turn: threading.Lock | None = None
+
+    def __enter__(self) -> apsw.Connection:
+        self._file.require_same_process()
+        try:
+            self._turn = self._file.lock.acquire()
+            connection = self._file.writer()
+            if connection.in_transaction:  # left behind by an interrupt
+                run(connection, "ROLLBACK")
+            if self._begin:
+                run(connection, "BEGIN IMMEDIATE")
+        except apsw.Error as error:
+            self._leave(commit=False)
+            raise plain_error(error, self._file.path) from error
+        except BaseException:
+            self._leave(commit=False)
+            raise
+        return connection
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._leave(commit=kind is None)
+        except apsw.Error as failure:
+            raise plain_error(failure, self._file.path) from failure
+        if isinstance(error, apsw.Error):
+            plain = plain_error(error, self._file.path)
+            if plain is not error:
+                raise plain from error
+
+    def _leave(self, *, commit: bool) -> None:
+        try:
+            if self._begin and self._file.lock.owns(self._turn):
+                end_transaction(self._file.writer(), commit=commit)
+        finally:
+            self._file.lock.release(self._turn)
 
 
 def require_unforked() -> None:

@@ -106,8 +106,7 @@ class Watch:
                 step = min(step, _POLL_MS / 1000)
             # poll() counts in milliseconds; shorter waits go through select().
             if step < 0.002:
-                ready = select.select([self._read], [], [], step)[0]
-                events = [(self._read, 0)] if ready else []
+                events = [(self._read, 0)] if self._poll_wake(step) else []
             else:
                 events = self._poll.poll(step * 1000)
             ready_fds = {fd for fd, _ in events}
@@ -118,6 +117,16 @@ class Watch:
             if self._inotify in ready_fds:
                 self._drain(self._inotify)
                 look, self._noticed = _FIRST_LOOK_S, time.monotonic()
+
+    def rest(self, seconds: float) -> None:
+        """Wait for a wake or *seconds*, without a look at the file."""
+        if not self._awake:
+            self._poll_wake(seconds)
+        self._awake = False
+        self._drain(self._read)
+
+    def _poll_wake(self, seconds: float) -> bool:
+        return bool(select.select([self._read], [], [], seconds)[0])
 
     def close(self) -> None:
         """Give the descriptors back; `wake` does nothing from now on."""
