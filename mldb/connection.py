@@ -161,9 +161,7 @@ def _open(path: str, flags: int, vfs: str | None, factory: type[Factory]) -> Fac
     # Opening may meet another process that recovers the WAL or deletes it as the last to close: that passes.
     for attempt in range(_OPEN_ATTEMPTS):
         try:
-            connection = factory(path, flags=flags, vfs=vfs)
-            connection.set_busy_timeout(BUSY_TIMEOUT_MS)
-            run(connection, "SELECT count(*) FROM main.sqlite_schema")
+            return _try_open(path, flags, vfs, factory)
         except apsw.CantOpenError as error:
             if attempt + 1 < _OPEN_ATTEMPTS and Path(path).exists() and os.access(path, os.R_OK):
                 time.sleep(0.02)
@@ -171,9 +169,19 @@ def _open(path: str, flags: int, vfs: str | None, factory: type[Factory]) -> Fac
             raise MldbError(f"cannot open {path}; check that it exists and that you may read and write it") from error
         except apsw.NotADBError as error:
             raise MldbError(f"{path} is not a SQLite database; give another file") from error
-        else:
-            return connection
     raise AssertionError("unreachable")
+
+
+def _try_open(path: str, flags: int, vfs: str | None, factory: type[Factory]) -> Factory:
+    connection = factory(path, flags=flags, vfs=vfs)
+    try:
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        run(connection, "SELECT count(*) FROM main.sqlite_schema")
+    except BaseException:
+        with contextlib.suppress(apsw.Error):  # the first error is the one to tell
+            connection.close()
+        raise
+    return connection
 
 
 @contextlib.contextmanager

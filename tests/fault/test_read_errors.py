@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 import threading
 
 import apsw
@@ -56,10 +54,8 @@ def disk():
 
 
 @pytest.fixture
-def attached(path, disk, monkeypatch):
+def attached(path, disk):
     """A queue on the failing disk."""
-    # Where SQLite has no caller to tell of an error, as in a close, APSW hands it to this hook.
-    monkeypatch.setattr(sys, "unraisablehook", lambda args: None)
     disk.failing.clear()
     disk.failures = 0
     opened = []
@@ -74,7 +70,6 @@ def attached(path, disk, monkeypatch):
     for q, connection in opened:
         q.shutdown(drain=False)
         connection.close()
-    gc.collect()
 
 
 def test_a_pool_goes_on_when_the_disk_answers_again(attached, connect, disk):
