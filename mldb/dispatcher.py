@@ -80,7 +80,6 @@ class Dispatcher:
         self._access = access
         self._hand_out = hand_out
         self._connection = open_writer(file.path, vfs=file.vfs, synchronous=file.synchronous)
-        self._connection.set_busy_timeout(_LOCK_WAIT_MS)
         self._presence = Presence(file, self._connection, worker, threads)
         self._watch = Watch(self._connection)
         self.wake = self._watch.wake
@@ -147,6 +146,7 @@ class Dispatcher:
 
     def run(self) -> None:
         """Turn until stopped; then put back what still runs, and close."""
+        self._connection.set_busy_timeout(_LOCK_WAIT_MS)
         try:
             while True:
                 try:

@@ -160,7 +160,9 @@ def test_a_select_cancels_every_job_while_workers_commit(queue):
 
 
 def test_many_threads_use_every_method_at_once(queue):
-    q = queue(workers=2, handlers={"a": lambda task: {}, "fail": lambda task: 1 / 0})
+    enough = threading.Event()
+    handlers = {"a": lambda task: {}, "fail": lambda task: 1 / 0, "last": lambda task: enough.set()}
+    q = queue(workers=2, handlers=handlers)
     errors, stop = [], threading.Event()
 
     def use(seed):
@@ -187,7 +189,8 @@ def test_many_threads_use_every_method_at_once(queue):
     for thread in threads:
         thread.start()
     last = q.submit("a", "x", priority=-1)
-    over(q, q.submit("a", "x", delay=1.5))
+    q.submit("last", "x", delay=1.5)
+    assert enough.wait(30)
     stop.set()
     for thread in threads:
         thread.join(30)

@@ -147,7 +147,7 @@ def test_a_worker_waits_while_another_process_holds_the_lock(queue, path):
         assert holder.line() == "held"
 
         gate.go.set()
-        spin(lambda: q._file.lock._held)
+        spin(lambda: q._file.lock._turn is not None)
         status = q.get(job).status
         holder.say()
         assert holder.line() == "free"
