@@ -36,6 +36,9 @@ def train(task: Task) -> Result:
     for name, value in trained.metrics.items():
         if isinstance(value, float):
             task.log_metric(name, value)
+    metric = "accuracy" if trained.task == "classification" else "r2"
+    if metric in trained.metrics:
+        task.set_progress(99, f"{trained.algorithm}: {metric} {trained.metrics[metric]:.4g}")
     model = Model(
         format=trained.format,
         content=trained.content,
