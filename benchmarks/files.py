@@ -65,7 +65,7 @@ def opened(path: str, synchronous: str, *, workers: int = 0, handlers: dict[str,
     queue = mldb.open(path, workers=workers, handlers=handlers, synchronous=synchronous)
     # The first queue on a file decides: a measurement at another level would compare apples with pears.
     level = run(queue.connection, "PRAGMA synchronous")[0][0]
-    if shared_file(path).synchronous != synchronous or level != LEVELS[synchronous]:
+    if shared_file(path, synchronous=synchronous).synchronous != synchronous or level != LEVELS[synchronous]:
         raise AssertionError(f"the queue does not write at synchronous = {synchronous}")
     return queue
 

@@ -47,10 +47,10 @@ class Batch:
         progress = task.take_progress()
         if progress is not None:
             self._progress[task.id] = {**held, "progress": progress[0], "message": progress[1]}
-        for seq, at_ms, line in task.take_lines():
-            self._lines.append({**held, "seq": seq, "at_ms": at_ms, "line": line})
-        for seq, at_ms, name, step, value in task.take_values():
-            self._values.append({**held, "seq": seq, "at_ms": at_ms, "name": name, "step": step, "value": value})
+        for at_ms, line in task.take_lines():
+            self._lines.append({**held, "at_ms": at_ms, "line": line})
+        for at_ms, name, step, value in task.take_values():
+            self._values.append({**held, "at_ms": at_ms, "name": name, "step": step, "value": value})
 
     def clear(self) -> None:
         """Forget what was written: the transaction is committed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 
 import apsw
 
@@ -40,7 +41,8 @@ class Presence:
         workers.forget(self._connection, self._worker.id)
 
     def _register(self, kinds: Iterable[str]) -> None:
-        workers.register(self._connection, self._worker, host=host(), threads=self._threads, kinds=kinds, now=now_ms())
+        worker = replace(self._worker, heartbeat_boot_ms=boot_ms())
+        workers.register(self._connection, worker, host=host(), threads=self._threads, kinds=kinds, now=now_ms())
 
 
 def sweep(file: SharedFile, *, but: str | None = None) -> None:

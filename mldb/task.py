@@ -204,16 +204,16 @@ class Task:
         return self._progress, self._message
 
     def take_lines(self) -> list[tuple[Any, ...]]:
-        """Give the log lines that were not taken yet: number, time in ms, text."""
+        """Give the log lines that were not taken yet: time in ms, text."""
         return [] if self._lines is None else self._lines.take()
 
     def take_values(self) -> list[tuple[Any, ...]]:
-        """Give the measured values that were not taken yet: number, time in ms, name, step, value."""
+        """Give the measured values that were not taken yet: time in ms, name, step, value."""
         return [] if self._values is None else self._values.take()
 
 
 class Series:
-    """Entries on their way from a handler's thread to the pool's: bounded in number, numbered from 1."""
+    """Entries on their way from a handler's thread to the pool's: bounded in number."""
 
     __slots__ = ("_count", "_entries", "_most")
 
@@ -227,10 +227,10 @@ class Series:
         if self._count >= self._most:
             return False
         self._count += 1
-        self._entries.append((self._count, *entry))
+        self._entries.append(entry)
         return True
 
     def take(self) -> list[tuple[Any, ...]]:
-        """Give the entries that were not taken yet, each with its number first."""
+        """Give the entries that were not taken yet."""
         # One by one: the handler may add meanwhile, and nothing may fall between two lists.
         return [self._entries.popleft() for _ in range(len(self._entries))]

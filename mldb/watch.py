@@ -25,6 +25,7 @@ _LONGEST_LOOK_S = 0.025
 _SETTLED_S = 1.0
 _LONGEST_WAIT_S = 1.0
 _POLLED_S = 0.1
+_SELECT_LIMIT = 1024
 
 
 class Watch:
@@ -126,7 +127,12 @@ class Watch:
         self._drain(self._read)
 
     def _poll_wake(self, seconds: float) -> bool:
-        return bool(select.select([self._read], [], [], seconds)[0])
+        # poll() counts in whole milliseconds; select() is finer, but takes only low descriptors.
+        if self._read < _SELECT_LIMIT:
+            return bool(select.select([self._read], [], [], seconds)[0])
+        waker = select.poll()
+        waker.register(self._read, select.POLLIN)
+        return bool(waker.poll(seconds * 1000))
 
     def close(self) -> None:
         """Give the descriptors back; `wake` does nothing from now on."""

@@ -117,18 +117,19 @@ RETURNING id;
 SELECT max(id) FROM main.ml_job INDEXED BY ml_job_claim WHERE status = 'queued' AND due = 1 AND kind = :kind;
 
 -- name: add_log_line
--- Keeps a line that a handler logged.
+-- Keeps a line that a handler logged, behind the others of its attempt: one that was put back may have logged some.
 INSERT INTO main.ml_log (job_id, attempt, seq, at_ms, line)
-SELECT :id, :attempt, :seq, :at_ms, :line
- WHERE EXISTS (SELECT 1 FROM main.ml_job WHERE id = :id AND owner = :owner AND attempt = :attempt)
-ON CONFLICT DO NOTHING;
+SELECT :id, :attempt,
+       coalesce((SELECT max(seq) FROM main.ml_log WHERE job_id = :id AND attempt = :attempt), 0) + 1, :at_ms, :line
+ WHERE EXISTS (SELECT 1 FROM main.ml_job WHERE id = :id AND owner = :owner AND attempt = :attempt);
 
 -- name: add_metric
 -- Keeps a value that a handler measured.
 INSERT INTO main.ml_metric (job_id, attempt, seq, at_ms, name, step, value)
-SELECT :id, :attempt, :seq, :at_ms, :name, :step, :value
- WHERE EXISTS (SELECT 1 FROM main.ml_job WHERE id = :id AND owner = :owner AND attempt = :attempt)
-ON CONFLICT DO NOTHING;
+SELECT :id, :attempt,
+       coalesce((SELECT max(seq) FROM main.ml_metric WHERE job_id = :id AND attempt = :attempt), 0) + 1,
+       :at_ms, :name, :step, :value
+ WHERE EXISTS (SELECT 1 FROM main.ml_job WHERE id = :id AND owner = :owner AND attempt = :attempt);
 
 -- name: keep_checkpoint
 -- Keeps where a job stands; an older attempt never replaces a newer one.

@@ -311,3 +311,15 @@ def test_a_zombie_body_of_this_process_keeps_its_row_until_it_ends(queue):
     gate.go.set()
     assert stopped(q, job).is_terminal
     spin(gate.ended.is_set)
+
+
+def test_a_beat_renews_both_clocks_of_a_worker(queue):
+    q = queue(workers=1)
+    dispatcher = q._pool._dispatcher
+    q.connection.execute("UPDATE ml_worker SET heartbeat_at_ms = 1, heartbeat_boot_ms = 1").fetchall()
+
+    dispatcher._next_beat = 0.0
+    dispatcher.wake()
+    until(q.path, lambda: q.connection.execute("SELECT heartbeat_at_ms FROM ml_worker").get > 1)
+
+    assert q.connection.execute("SELECT heartbeat_boot_ms FROM ml_worker").get > identity.boot_ms() - 60_000

@@ -395,3 +395,29 @@ def test_a_block_that_raises_inside_its_own_transaction_does_not_wait_for_itself
     assert time.monotonic() - began < 10
     gate.go.set()
     assert queue().get(job).status == "queued"
+
+
+def test_a_job_that_was_put_back_keeps_its_log_beside_that_of_its_next_run(path):
+    gate = Gate()
+
+    def first(task):
+        task.log("first run")
+        task.log_metric("loss", 1.0)
+        return gate(task)
+
+    def second(task):
+        task.log("second run")
+        task.log_metric("loss", 2.0)
+
+    q = mldb.open(path, workers=1, handlers={"a": first})
+    job = q.submit("a", "x")
+    gate.has_begun()
+    q.shutdown(drain=False)
+    gate.go.set()
+    with mldb.open(path, workers=1, handlers={"a": second}) as q:
+        over(q, job)
+        lines = q.connection.execute("SELECT line FROM ML_JOB_LOG").fetchall()
+        values = q.connection.execute("SELECT value FROM ML_JOB_METRICS").fetchall()
+
+    assert lines == [("first run",), ("second run",)]
+    assert values == [(1.0,), (2.0,)]

@@ -268,3 +268,18 @@ def test_waiting_costs_no_descriptor(queue):
 
     spin(lambda: len(descriptors()) <= before + 2)
     until(q.path, lambda: True)
+
+
+MANY_DESCRIPTORS = """
+import os, resource, sys, mldb
+low, high = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, high), high))
+kept = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
+with mldb.open(sys.argv[1], workers=1) as queue:
+    print(queue.wait(queue.submit("noop", "x", {"sleep": 0.02}), 20).status, flush=True)
+"""
+
+
+def test_a_program_with_more_descriptors_than_select_takes_can_have_a_queue(path):
+    with Program(MANY_DESCRIPTORS, path) as program:
+        assert program.line(20) == "completed"
