@@ -11,7 +11,7 @@ import pytest
 
 import mldb
 
-FUNCTIONS = {"attach", "equip", "handler", "open"}
+FUNCTIONS = {"attach", "equip", "handler", "load", "loadable_path", "open"}
 ERRORS = {
     "Busy": "MldbError",
     "Cancelled": "MldbError",
