@@ -61,7 +61,8 @@ SELECT 1;
 
 -- name: shown
 -- Gives a value as SQL would write it, shortened.
-SELECT substr(quote(:value), 1, 60);
+SELECT CASE WHEN typeof(:value) = 'real' AND abs(:value) > 1.7976931348623157e308
+            THEN iif(:value > 0, '9e999', '-9e999') ELSE substr(quote(:value), 1, 60) END;
 
 -- name: is_missing
 -- Gives 1 when a text says that a table or a column is not there.
@@ -155,6 +156,24 @@ SELECT value
 -- Gives the options that an INSERT into ML_JOBS sets, as a JSON object; NULL when it sets none.
 SELECT nullif(json_patch('{}', json_object('priority', :priority, 'run_at', :run_at_ms, 'max_attempts', :max_attempts,
                                            'tag', :tag)), '{}');
+
+-- name: other_statement
+-- Gives a statement that is no query as an error names it, given its first word; no row for the word of a query.
+SELECT iif(substr(upper(:word), 1, 1) IN ('A', 'E', 'I', 'U'), 'an ', 'a ') || upper(:word)
+ WHERE upper(:word) IN ('ALTER', 'ANALYZE', 'ATTACH', 'BEGIN', 'COMMIT', 'CREATE', 'DELETE', 'DETACH', 'DROP', 'END',
+                        'EXPLAIN', 'INSERT', 'PRAGMA', 'REINDEX', 'RELEASE', 'REPLACE', 'ROLLBACK', 'SAVEPOINT',
+                        'UPDATE', 'VACUUM');
+
+-- name: query_fault
+-- Gives what SQLite says of a query that it cannot prepare, and what to do.
+SELECT words || CASE WHEN words GLOB 'no such table:*' THEN '; create it first, or check the name'
+                     WHEN words GLOB 'no such column:*' THEN '; check the name; text stands in single quotes: ''text'''
+                     WHEN words GLOB 'no such function:*' THEN
+                       '; the functions built into SQLite are there, others are not'
+                     ELSE '; correct the query' END
+  FROM (SELECT CASE WHEN instr(:words, ' - should this be') > 0
+                    THEN replace(substr(:words, 1, instr(:words, ' - should this be') - 1), '"', '')
+                    ELSE :words END AS words);
 
 -- name: unreadable
 -- Gives the first of the names read by a query (a JSON array) that is not a table or view of the database but is made by

@@ -94,8 +94,8 @@ static int authorize(void *given, int action, const char *first, const char *sec
   return SQLITE_DENY;
 }
 
-/* Gives 1 when nothing stands in a text but space, semicolons and comments. */
-static int is_blank(const char *text){
+/* Gives the first place in a text that is no space, semicolon or comment. */
+static const char *behind_blank(const char *text){
   while( *text ){
     if( strchr(" \t\n\v\f\r;", *text) ){
       text++;
@@ -103,22 +103,48 @@ static int is_blank(const char *text){
       text += strcspn(text, "\n");
     }else if( text[0]=='/' && text[1]=='*' ){
       const char *end = strstr(text+2, "*/");
-      if( end==0 ) return 1;
-      text = end+2;
+      text = end ? end+2 : text+strlen(text);
     }else{
-      return 0;
+      break;
     }
   }
-  return 1;
+  return text;
+}
+
+/* Refuses a statement that is no query by its first word: what it names may well be missing. */
+static void judge_word(Sandbox *sandbox, const char *sql, Fault *fault){
+  const char *first = behind_blank(sql);
+  char *word = sqlite3_mprintf("%.*s", (int)strspn(first, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"), first);
+  Query query;
+  if( word==0 ) fault_of(fault, sandbox->db, SQLITE_NOMEM);
+  query_open(&query, sandbox->db, SQL_other_statement, fault);
+  query_text(&query, ":word", word);
+  if( query_step(&query) ){
+    fault_say(fault, SQLITE_ERROR, "only one SELECT is allowed, not %s; give one SELECT",
+              sqlite3_column_text(query.stmt, 0));
+  }
+  query_close(&query);
+  sqlite3_free(word);
+}
+
+/* Words what SQLite says of a query that it cannot prepare. */
+static void say_unprepared(sqlite3 *db, char *words, Fault *fault){
+  Query query;
+  if( words==0 ) fault_of(fault, db, SQLITE_NOMEM);
+  query_open(&query, db, SQL_query_fault, fault);
+  query_text(&query, ":words", words);
+  if( query_step(&query) ) fault_say(fault, SQLITE_ERROR, "%s", sqlite3_column_text(query.stmt, 0));
+  query_close(&query);
+  sqlite3_free(words);
 }
 
 /* Refuses what the authorizer lets pass: other statements, a second one, results whose columns have no name of their
 ** own, tables made by modules. */
 static void judge(Sandbox *sandbox, sqlite3_stmt *stmt, const char *sql, const char *tail, Fault *fault){
   int each, other, columns = stmt ? sqlite3_column_count(stmt) : 0;
-  if( stmt==0 && is_blank(sql) ){
+  if( stmt==0 && *behind_blank(sql)==0 ){
     fault_say(fault, SQLITE_ERROR, "the query is empty; give one SELECT");
-  }else if( !is_blank(tail) ){
+  }else if( *behind_blank(tail) ){
     fault_say(fault, SQLITE_ERROR, "only one SELECT is allowed, not several statements; give one SELECT");
   }else if( !sandbox->selects || columns==0 || !sqlite3_stmt_readonly(stmt) || sqlite3_stmt_isexplain(stmt) ){
     fault_say(fault, SQLITE_ERROR, "only one SELECT is allowed, not another statement; give one SELECT");
@@ -173,6 +199,7 @@ static void check(sqlite3 *db, const char *sql, int bytes, Fault *fault){
   Sandbox sandbox = {db, 0, 0, 0, {SQLITE_OK, 0}};
   sqlite3_stmt *stmt = 0;
   const char *tail = "";
+  char *unprepared;
   int code;
   if( (int)strlen(sql)!=bytes ){
     fault_say(fault, SQLITE_ERROR, "the query holds a NUL character; take it out");
@@ -180,24 +207,29 @@ static void check(sqlite3 *db, const char *sql, int bytes, Fault *fault){
     fault_say(fault, SQLITE_ERROR, "a query is text of at most %,d characters; shorten it", SANDBOX_MAX_SQL_CHARACTERS);
   }
   if( fault->code!=SQLITE_OK ) return;
+  judge_word(&sandbox, sql, fault);
+  if( fault->code!=SQLITE_OK ) return;
   sandbox.reads = sqlite3_str_new(db);
   sqlite3_limit(db, SQLITE_LIMIT_LENGTH, SANDBOX_MAX_VALUE_BYTES);
   /* Otherwise a misspelt "column" in double quotes is a constant text, and a model is trained on it. */
   sqlite3_db_config(db, SQLITE_DBCONFIG_DQS_DML, 0, (int*)0);
   sqlite3_set_authorizer(db, authorize, &sandbox);
   code = sqlite3_prepare_v2(db, sql, -1, &stmt, &tail);
+  unprepared = code==SQLITE_ERROR || code==SQLITE_AUTH || code==SQLITE_TOOBIG ? sqlite3_mprintf("%s", sqlite3_errmsg(db)) : 0;
+  if( code==SQLITE_OK ) judge(&sandbox, stmt, sql, tail, fault);
+  sqlite3_finalize(stmt);
+  sqlite3_set_authorizer(db, 0, 0);
   if( code==SQLITE_OK ){
-    judge(&sandbox, stmt, sql, tail, fault);
+    judge_reads(&sandbox, fault);
   }else if( sandbox.refusal.code!=SQLITE_OK ){
-    fault_say(fault, SQLITE_ERROR, "%s", sandbox.refusal.words);
+    fault_say(fault, sandbox.refusal.code, "%s", sandbox.refusal.words);
   }else if( code==SQLITE_ERROR || code==SQLITE_AUTH || code==SQLITE_TOOBIG ){
-    fault_say(fault, SQLITE_ERROR, "%s; correct the query", sqlite3_errmsg(db));
+    say_unprepared(db, unprepared, fault);
+    unprepared = 0;
   }else{
     fault_of(fault, db, code);
   }
-  sqlite3_finalize(stmt);
-  sqlite3_set_authorizer(db, 0, 0);
-  if( fault->code==SQLITE_OK ) judge_reads(&sandbox, fault);
+  sqlite3_free(unprepared);
   sqlite3_free(sqlite3_str_finish(sandbox.reads));
   fault_clear(&sandbox.refusal);
 }
