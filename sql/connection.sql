@@ -173,6 +173,7 @@ SELECT words || CASE WHEN words GLOB 'no such table:*' THEN '; create it first, 
                      ELSE '; correct the query' END
   FROM (SELECT CASE WHEN instr(:words, ' - should this be') > 0
                     THEN replace(substr(:words, 1, instr(:words, ' - should this be') - 1), '"', '')
+                    WHEN :words = 'incomplete input' THEN 'the query ends too early'
                     ELSE :words END AS words);
 
 -- name: unreadable

@@ -47,8 +47,7 @@ SELECT ml_wait(1, NULL);
 SELECT ml_prune(-1);
 ! ml_prune: seconds must be a number from 0, not -1
 SELECT ml_prune(1e400);
-!python ml_prune: seconds must be a number from 0, not 9e999
-!native ml_prune: seconds must be a number from 0, not Inf
+! ml_prune: seconds must be a number from 0, not 9e999
 SELECT ml_prune('x');
 ! ml_prune: seconds must be a number from 0, not 'x'
 SELECT ml_prune(NULL);

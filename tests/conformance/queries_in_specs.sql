@@ -11,14 +11,13 @@ SELECT ml_submit('train', 'm', '{"query": 5}');
 SELECT ml_submit('noop', 'm', '{"query": "DROP TABLE mails"}');
 = 4
 SELECT ml_submit('train', 'm', '{"query": "DROP TABLE mails"}');
-!python only one SELECT is allowed, not a DROP; give one SELECT
-!native only one SELECT is allowed, not another statement; give one SELECT
+! only one SELECT is allowed, not a DROP; give one SELECT
 SELECT ml_submit('train', 'm', '{"query": "SELECT txt FROM mails"}');
 !python no such column: txt, at line 1, column 8, in "SELECT txt FROM mails"; did you mean "text"?
-!native no such column: txt; correct the query
+!native no such column: txt; check the name; text stands in single quotes: 'text'
 SELECT ml_submit('backfill', 'm', '{"query": "SELECT * FROM nails"}');
 !python no such table: nails, at line 1, column 15, in "SELECT * FROM nails"; did you mean "mails"?
-!native no such table: nails; correct the query
+!native no such table: nails; create it first, or check the name
 SELECT ml_submit('train', 'm', '{"query": "SELECT * FROM ml_job"}');
 ! the query may not read ml_job; read your own tables and views
 SELECT ml_submit('train', 'm', '{"query": "SELECT * FROM sqlite_master"}');
@@ -36,19 +35,16 @@ SELECT ml_submit('train', 'm', '{"query": ""}');
 ! the query is empty; give one SELECT
 SELECT ml_submit('train', 'm', '{"query": "SELECT \"is_spamm\" AS x FROM mails"}');
 !python no such column: is_spamm, at line 1, column 8, in "SELECT "is_spamm" AS x FROM mai…"; did you mean "is_spam"?
-!native no such column: is_spamm; correct the query
+!native no such column: is_spamm; check the name; text stands in single quotes: 'text'
 SELECT ml_submit('train', 'm', '{"query": "PRAGMA query_only = 0"}');
-!python only one SELECT is allowed, not a PRAGMA; give one SELECT
-!native only one SELECT is allowed, not another statement; give one SELECT
+! only one SELECT is allowed, not a PRAGMA; give one SELECT
 SELECT ml_submit('train', 'm', '{"query": "EXPLAIN SELECT 1 AS a"}');
-!python only one SELECT is allowed, not an EXPLAIN; give one SELECT
-!native only one SELECT is allowed, not another statement; give one SELECT
+! only one SELECT is allowed, not an EXPLAIN; give one SELECT
 SELECT ml_submit('train', 'm', '{"query": "SELECT"}');
 !python the query ends too early, at line 1, column 7, in "SELECT"; correct the query
-!native incomplete input; correct the query
+!native the query ends too early; correct the query
 INSERT INTO ML_JOBS (kind, spec_json) VALUES ('train', '{"query": "DROP TABLE mails"}');
-!python only one SELECT is allowed, not a DROP; give one SELECT
-!native only one SELECT is allowed, not another statement; give one SELECT
+! only one SELECT is allowed, not a DROP; give one SELECT
 BEGIN;
 CREATE TABLE later (a);
 SELECT ml_submit('train', 'm', '{"query": "SELECT a FROM later"}');

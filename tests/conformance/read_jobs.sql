@@ -89,6 +89,9 @@ SELECT id FROM ML_JOBS WHERE status IN ('failed', 'running') AND status = 'runni
 SELECT id FROM ML_JOBS WHERE status = 'running' AND status IN ('failed', 'running') ORDER BY id LIMIT 2;
 = 4
 = 12
+SELECT id FROM ML_JOBS WHERE status IN ('running', 'queued') AND status IN ('failed', 'running') ORDER BY id LIMIT 2;
+= 4
+= 12
 SELECT id FROM ML_JOBS WHERE status IN ('failed', 'running') LIMIT 2 OFFSET 3;
 = 16
 = 20

@@ -28,8 +28,7 @@ INSERT INTO ML_JOBS (kind, priority) VALUES ('noop', 'high');
 INSERT INTO ML_JOBS (kind, priority) VALUES ('noop', x'00');
 ! INSERT INTO ML_JOBS: priority must be a finite number or a text, not X'00'
 INSERT INTO ML_JOBS (kind, priority) VALUES ('noop', 1e999);
-!python INSERT INTO ML_JOBS: priority must be a finite number or a text, not 9e999
-!native INSERT INTO ML_JOBS: priority must be a finite number or a text, not Inf
+! INSERT INTO ML_JOBS: priority must be a finite number or a text, not 9e999
 INSERT INTO ML_JOBS (kind, tag) VALUES ('noop', 5);
 ! option 'tag' must be a text of at most 1000 characters, not 5
 INSERT INTO ML_JOBS (kind, target_name) VALUES ('noop', x'00');
