@@ -61,8 +61,7 @@ SELECT 1;
 
 -- name: shown
 -- Gives a value as SQL would write it, shortened.
-SELECT CASE WHEN typeof(:value) = 'real' AND abs(:value) > 1.7976931348623157e308
-            THEN iif(:value > 0, '9e999', '-9e999') ELSE substr(quote(:value), 1, 60) END;
+SELECT CASE :value WHEN 9e999 THEN '9e999' WHEN -9e999 THEN '-9e999' ELSE substr(quote(:value), 1, 60) END;
 
 -- name: is_missing
 -- Gives 1 when a text says that a table or a column is not there.

@@ -143,7 +143,12 @@ class Shell:
             places[len(lines) + 1] = number
             lines += statement.sql.splitlines()
         done = subprocess.run(
-            [*self._command, path], input="\n".join(lines) + "\n", capture_output=True, text=True, check=False, timeout=300
+            [*self._command, path],
+            input="\n".join(lines) + "\n",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
         )
         self.stderr = done.stderr
         errors = {places[int(line)]: message for line, message in self._ERROR.findall(done.stderr)}

@@ -75,9 +75,15 @@ def _module(path: Path) -> ModuleType:
 def _assigned(house: Path, module: str, name: str) -> Any:
     """Give the value that a module assigns to a name at its top, without importing the module."""
     for node in ast.parse((house / "mldb" / f"{module}.py").read_text("utf-8")).body:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        if isinstance(node, ast.Assign):
+            targets, value = node.targets, node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets, value = [node.target], node.value
+        else:
+            continue
         if any(isinstance(target, ast.Name) and target.id == name for target in targets):
-            return eval(compile(ast.Expression(node.value), module, "eval"), {"frozenset": frozenset})  # type: ignore[union-attr]  # noqa: S307 - our own text
+            text = ast.Expression(value)
+            return eval(compile(text, module, "eval"), {"frozenset": frozenset})  # noqa: S307 - our own text
     raise LookupError(f"mldb/{module}.py does not assign {name}")
 
 
@@ -89,7 +95,8 @@ def _words(name: str, values: Any) -> str:
 
 
 def _queries(kinds: dict[str, tuple[str, ...]]) -> str:
-    return ", ".join(f"{{{_literal(kind)}, {_literal(key)}}}" for kind, keys in kinds.items() for key in keys) + ", {0, 0}"
+    pairs = [f"{{{_literal(kind)}, {_literal(key)}}}" for kind, keys in kinds.items() for key in keys]
+    return ", ".join([*pairs, "{0, 0}"])
 
 
 def _literal(text: str) -> str:
