@@ -206,7 +206,7 @@ int functions_install(Surface *surface){
     {"ml_prune", 1, ml_prune, SQLITE_DIRECTONLY},
     {"ml_wait", 1, ml_wait, SQLITE_DIRECTONLY},
     {"ml_wait", 2, ml_wait, SQLITE_DIRECTONLY},
-    {"ml_version", 0, ml_version, 0},
+    {"ml_version", 0, ml_version, SQLITE_DIRECTONLY},
   };
   int code = SQLITE_OK;
   unsigned each;

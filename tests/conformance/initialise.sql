@@ -23,6 +23,8 @@ PRAGMA journal_mode;
 = wal
 SELECT ml_init();
 = 0
+SELECT length(ml_version() ->> 'mldb') > 0, ml_version() ->> 'sqlite' = sqlite_version(), ml_version() ->> 'journal_mode', ml_version() ->> 'synchronous', json_type(ml_version(), '$.known_faults');
+= 1|1|wal|full|array
 SELECT ml_submit('noop', 'x', NULL);
 = 1
 SELECT name FROM pragma_table_info('ML_JOBS');
