@@ -84,7 +84,7 @@ def test_the_library_has_no_sql_of_its_own():
     library = "\n".join(path.read_text("utf-8") for path in NATIVE.glob("*.c"))
 
     code = re.sub(r"/\*.*?\*/", "", library, flags=re.DOTALL)
-    assert not re.search(r'"\s*(SELECT|UPDATE|DELETE|PRAGMA|BEGIN|COMMIT|ROLLBACK)\b', code)
+    assert not re.search(r'"\s*(SELECT|UPDATE|DELETE|PRAGMA|BEGIN|COMMIT|ROLLBACK)\b(?!,)', code)
 
 
 def test_only_the_store_and_the_migrations_read_the_statements():
