@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint bench faults clean
+.PHONY: help demo test check lint bench faults native clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,8 @@ lint: $(VENV)/.dev  ## Only the checks that run nothing
 	@# APSW waits with the GIL held there, which freezes every thread of the process.
 	@! grep -rnE '^ *([a-z_.]+\.transaction_mode =|with [a-z_.]*(connection|reader|writer|db)( as [a-z_]+)?:)' --include=*.py mldb
 
+native: build/ml_jobs.so  ## Build the loadable library for the sqlite3 shell and other programs (SANITIZE=1: with AddressSanitizer)
+
 bench: $(VENV)/.dev  ## Measure submits and jobs per second beside plain SQLite
 	@for script in benchmarks/bench_*.py; do $(BIN)/python $$script $(ARGS) || exit 1; done
 
@@ -33,6 +35,14 @@ faults: $(VENV)/.dev  ## Run the long fault suites
 	@# pytest answers 5 when ARGS picks none of them. Where SQLite has no caller to tell of a failing disk, as in a
 	@# close, APSW reports the error as one that nobody could catch; that is what these suites provoke.
 	$(BIN)/python -m pytest -m fault -p no:unraisableexception $(ARGS) || test $$? -eq 5
+
+build/ml_sql.h: mldb/native/generate.py mldb/*.py $(wildcard sql/*.sql sql/migrations/*.sql)
+	$(PYTHON) mldb/native/generate.py $@
+	@touch $@
+
+build/ml_jobs.so: $(wildcard mldb/native/*.c mldb/native/*.h) build/ml_sql.h
+	$(CC) -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -g $(if $(SANITIZE),-fsanitize=address -fno-omit-frame-pointer) \
+	  -fPIC -shared -fvisibility=hidden -Ibuild mldb/native/*.c -o $@
 
 clean:  ## Remove the environment and everything built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -25,6 +25,7 @@ from mldb.errors import (
     UsageError,
 )
 from mldb.job import Job
+from mldb.loadable import load, loadable_path
 from mldb.outcome import Model, Result
 from mldb.queue import Queue
 from mldb.registry import handler
@@ -53,6 +54,8 @@ __all__ = [
     "attach",
     "equip",
     "handler",
+    "load",
+    "loadable_path",
     "open",
 ]
 

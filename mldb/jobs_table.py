@@ -112,7 +112,8 @@ class JobsTable:
                 continue
             column = index.get_aConstraint_iColumn(number)
             word = _PUSHED.get((_ID if column == -1 else column, operator))
-            if word is None or word in used or not index.get_aConstraint_usable(number):
+            again = word in used or (word == "status" and "statuses" in used)
+            if word is None or again or not index.get_aConstraint_usable(number):
                 clean = False
                 continue
             if column >= 0 and index.get_aConstraint_collation(number) != "BINARY":

@@ -24,7 +24,7 @@ from mldb.job import LARGEST_ID
 from mldb.predict import Predictions
 from mldb.queries import check_queries
 from mldb.shared import SharedFile, shared_file
-from mldb.store import jobs
+from mldb.store import about, jobs
 from mldb.waiting import wait_for
 
 PRUNE_LOCK_S: Final = 0.05
@@ -52,6 +52,7 @@ class Surface:
             ("ml_retry", self.retry, (1,)),
             ("ml_prune", self.prune, (1,)),
             ("ml_predict", self.predict, (2,)),
+            ("ml_version", self.version, (0,)),
         ]
         for name, function, counts in functions:
             for count in counts:
@@ -137,6 +138,10 @@ class Surface:
         """Give a model's answer for a row, the text of a JSON object."""
         self.require_ready()
         return self._predictions.predict(self._connection, model, row)
+
+    def version(self) -> str:
+        """Give which versions are at work, how the database commits, and known faults, as a JSON object."""
+        return about.report(self._connection)
 
     def check_queries(self, kind: object, spec: object) -> None:
         """Raise QueryRefused when a query in the spec of a new job cannot run."""

@@ -153,3 +153,12 @@ SELECT *
    AND (:kind IS NULL OR job.kind = :kind)
    AND (:target_name IS NULL OR job.target_name = :target_name)
  ORDER BY job.id;
+
+-- name: list_picked_jobs_down
+-- As list_picked_jobs, highest first.
+SELECT *
+  FROM main.ml_job_list AS job
+ WHERE job.id IN (SELECT value FROM json_each(:ids))
+   AND (:kind IS NULL OR job.kind = :kind)
+   AND (:target_name IS NULL OR job.target_name = :target_name)
+ ORDER BY job.id DESC;

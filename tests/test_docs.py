@@ -75,6 +75,16 @@ def test_the_sql_session_prints_what_the_readme_prints(path, worker):
     assert shell.returncode == 0
 
 
+def test_the_session_of_the_sqlite3_shell_prints_what_the_readme_prints(shell):
+    [(session, printed)] = blocks("sqlite3")
+    try:
+        library = mldb.loadable_path()
+    except mldb.MldbError as error:
+        pytest.skip(str(error))
+
+    assert shell(session.replace("build/ml_jobs", library)) == printed
+
+
 def test_the_python_session_prints_what_the_readme_prints(tmp_path):
     [(session, printed)] = blocks("python")
     script = tmp_path / "session.py"
@@ -217,7 +227,8 @@ def test_the_examples_in_the_docstrings_run(monkeypatch):
 
 
 def test_the_examples_are_looked_for_in_every_module():
-    files = {path.relative_to(HOUSE) for path in (HOUSE / "mldb").rglob("*.py") if path.name != "__main__.py"}
+    scripts = {"__main__.py", "generate.py"}
+    files = {path.relative_to(HOUSE) for path in (HOUSE / "mldb").rglob("*.py") if path.name not in scripts}
 
     walked = {Path(importlib.import_module(name).__file__).relative_to(HOUSE) for name in modules()}
 

@@ -826,3 +826,14 @@ def test_the_plan_says_what_is_pushed_down(connection):
 
     assert len(detail) == 1
     assert re.search(r"VIRTUAL TABLE INDEX .*above.*status", detail[0][3])
+
+
+def test_a_limit_counts_only_jobs_that_two_lists_of_statuses_both_hold(connection, job_in):
+    for status in ("cancelled", "cancelled", "queued"):
+        job_in(connection, status)
+
+    found = connection.execute(
+        "SELECT id FROM ML_JOBS WHERE status IN ('queued', 'running') AND status IN ('cancelled', 'queued') LIMIT 1"
+    ).fetchall()
+
+    assert found == [(3,)]

@@ -30,6 +30,7 @@ HOT = {
         f"ml_job_{each}" for each in ("queued", "running", "completed", "failed", "cancelled")
     ],
     ("jobs", "list_picked_jobs"): [ROWID],
+    ("jobs", "list_picked_jobs_down"): [ROWID],
     ("models", "next_model_version"): ["PRIMARY KEY"],
     ("models", "active_version"): ["PRIMARY KEY"],
     ("models", "model_version"): ["PRIMARY KEY"],

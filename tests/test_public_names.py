@@ -11,7 +11,7 @@ import pytest
 
 import mldb
 
-FUNCTIONS = {"attach", "equip", "handler", "open"}
+FUNCTIONS = {"attach", "equip", "handler", "load", "loadable_path", "open"}
 ERRORS = {
     "Busy": "MldbError",
     "Cancelled": "MldbError",
@@ -157,6 +157,7 @@ def test_the_functions_of_sql_are_exactly_these(connection):
 
     assert listed == {
         ("ml_init", 0),
+        ("ml_version", 0),
         ("ml_submit", 3),
         ("ml_submit", 4),
         ("ml_cancel", 1),

@@ -13,9 +13,10 @@ import mldb
 from mldb import migrate
 from mldb.statements import parse, statements, steps
 
-GROUPS = ("jobs", "models", "pool", "submit", "workers")
+GROUPS = ("connection", "jobs", "models", "pool", "submit", "workers")
 NAMES = [(group, name) for group in GROUPS for name in statements(group)]
 PYTHON = Path(mldb.__file__).parent
+NATIVE = Path(__file__).parent.parent / "mldb" / "native"
 
 
 def text_of(group):
@@ -72,10 +73,18 @@ def test_each_statement_says_what_it_gives_or_does_in_a_sentence(group, name):
 
 
 @pytest.mark.parametrize(("group", "name"), NAMES)
-def test_each_statement_is_used_by_the_store(group, name):
+def test_each_statement_is_used_by_the_store_or_by_the_library(group, name):
     sources = "\n".join(path.read_text("utf-8") for path in PYTHON.rglob("*.py"))
+    library = "\n".join(path.read_text("utf-8") for path in NATIVE.glob("*.c"))
 
-    assert re.search(rf"[\"']{name}[\"']", sources)
+    assert re.search(rf"[\"']{name}[\"']", sources) or re.search(rf"\bSQL_{name}\b", library)
+
+
+def test_the_library_has_no_sql_of_its_own():
+    library = "\n".join(path.read_text("utf-8") for path in NATIVE.glob("*.c"))
+
+    code = re.sub(r"/\*.*?\*/", "", library, flags=re.DOTALL)
+    assert not re.search(r'"\s*(SELECT|UPDATE|DELETE|PRAGMA|BEGIN|COMMIT|ROLLBACK)\b(?!,)', code)
 
 
 def test_only_the_store_and_the_migrations_read_the_statements():

@@ -135,9 +135,8 @@ def rows(
         name = "pick_jobs_down" if descending else "pick_jobs_up"
         picked = [row[0] for row in connection.execute(_JOBS[name], {**span, "statuses": json.dumps(sorted(statuses))})]
         edge = int(picked[-1]) if len(picked) == count else None
-        found = connection.execute(_JOBS["list_picked_jobs"], {"ids": json.dumps(picked), **filters}).fetchall()
-        if descending:
-            found.reverse()
+        name = "list_picked_jobs_down" if descending else "list_picked_jobs"
+        found = connection.execute(_JOBS[name], {"ids": json.dumps(picked), **filters}).fetchall()
     if edge is None:
         return found, None
     return found, edge - 1 if descending else edge + 1
