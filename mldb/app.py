@@ -95,7 +95,7 @@ def open(  # noqa: A001 - users write mldb.open(...)
             shutil.rmtree(folder, ignore_errors=True)
 
     try:
-        queue = _make(connection, workers, handlers, synchronous, lambda: connection.user_thread, close)
+        queue = _make(connection, workers, handlers, synchronous, _user_thread_of(connection), close)
     except BaseException:
         close()
         raise
@@ -124,6 +124,16 @@ def attach(
     _require_sound(workers, synchronous)
     user = threading.get_ident()
     return _make(connection, workers, handlers, synchronous, lambda: user, lambda: None)
+
+
+def _user_thread_of(connection: Connection) -> Callable[[], int]:
+    weak = weakref.ref(connection)
+
+    def user_thread() -> int:
+        found = weak()
+        return 0 if found is None else found.user_thread
+
+    return user_thread
 
 
 def equip(connection: apsw.Connection, *, synchronous: str = "FULL") -> Surface:

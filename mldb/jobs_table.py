@@ -206,6 +206,8 @@ class JobsTable:
             with plain_errors(self.surface.file.path):
                 jobs.delete(self.connection, [row])
         except apsw.ConstraintError as error:
+            if "live job" not in str(error):  # a foreign key or a trigger of the user
+                raise
             raise UsageError(
                 f"job {row} is not over, so it cannot be deleted; cancel it with ml_cancel({row}) first"
             ) from error

@@ -10,6 +10,7 @@ jobs back. Handler threads are daemons: a body that never returns must not hold 
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 import weakref
@@ -106,14 +107,22 @@ class Pool:
         return True
 
     def _work(self) -> None:
+        _leave_signals_to_main()
         while True:
             run = self._line.get()
             if run is None:
                 return
             if run.begins():
-                self._dispatcher.ended(run.body())
+                # A child process that the body starts would inherit what is blocked here.
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+                try:
+                    ending = run.body()
+                finally:
+                    _leave_signals_to_main()
+                self._dispatcher.ended(ending)
 
     def _dispatch(self) -> None:
+        _leave_signals_to_main()
         try:
             self._dispatcher.run()
         finally:
@@ -122,6 +131,8 @@ class Pool:
             for _ in self._workers:
                 self._line.put(None)
 
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 at_exit: list[Callable[[], None]] = []
 """What to do first when the main thread has ended: let go of locks that nobody will use any more."""
@@ -141,7 +152,13 @@ def _stop_at_exit(pool: Pool) -> None:
             _exit_thread.start()
 
 
+def _leave_signals_to_main() -> None:
+    """Block what asks the process to end: taken here, it would not wake the main thread, which has to act on it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+
+
 def _wait_for_main() -> None:
+    _leave_signals_to_main()
     threading.main_thread().join()
     for let_go in tuple(at_exit):
         let_go()

@@ -182,8 +182,8 @@ class Queue:
             if not stopped:
                 return
         if not self._closed:
-            self._closed = True
             self._file.leave()
+            self._closed = True
             self._close()
 
     def __enter__(self) -> Self:

@@ -102,7 +102,7 @@ def message_of(error: BaseException) -> str:
     name = type(error).__name__
     try:
         words = as_text(error).strip()
-    except Exception:  # noqa: BLE001 - an exception that cannot even say what it is
+    except BaseException:  # noqa: BLE001 - an exception that cannot even say what it is
         words = ""
     if not words:
         return name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -26,18 +27,16 @@ def wait_for(file: SharedFile, job: int, seconds: float | None, interrupted: Cal
         status = _status(jobs.status(connection, job), job)
     if status in TERMINAL or (seconds is not None and seconds <= 0):
         return status
-    connection = open_reader(file.path, vfs=file.vfs)
-    watch = Watch(connection)
-    try:
+    with (
+        contextlib.closing(open_reader(file.path, vfs=file.vfs)) as connection,
+        contextlib.closing(Watch(connection)) as watch,
+    ):
         while True:
             status = _status(jobs.status(connection, job), job)
             left = _LONGEST_S if deadline is None else deadline - time.monotonic()
             if status in TERMINAL or left <= 0 or (interrupted is not None and interrupted()):
                 return status
             watch.wait(left, poll=interrupted)
-    finally:
-        watch.close()
-        connection.close()
 
 
 def _status(found: tuple[str, bool] | None, job: int) -> str:

@@ -46,11 +46,11 @@ def add(connection: apsw.Connection, name: str, model: PackedModel, metrics: str
 def find(connection: apsw.Connection, reference: str) -> tuple[str, int, str]:
     """Give name, version and digest of "churn" (its active version) or "churn@3"; raise ModelError."""
     name, at, number = reference.rpartition("@")
-    if at and number.isdecimal() and int(number) < 2**63:
+    row = connection.execute(_MODELS["active_version"], {"name": reference}).fetchone()
+    if row is None and at and number.isdecimal() and int(number) < 2**63:
         row = connection.execute(_MODELS["model_version"], {"name": name, "version": int(number)}).fetchone()
     else:
         name = reference
-        row = connection.execute(_MODELS["active_version"], {"name": name}).fetchone()
     if row is None:
         raise ModelError(_missing(connection, reference, name))
     return name, row[0], row[1]
