@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 
-from mldb.errors import UsageError
+from mldb.errors import ModelError, UsageError
 from mldb.store import models
 
 if TYPE_CHECKING:
@@ -50,7 +50,12 @@ class Predictions:
                 return known
         from mldb.learn.predictor import Predictor
 
-        predictor = Predictor.load(models.load(connection, name, version))
+        try:
+            predictor = Predictor.load(models.load(connection, name, version))
+        except ModuleNotFoundError as error:
+            raise ModelError(
+                f"predictions need {error.name}; install mldb with its extra 'ml': pip install '.[ml]'"
+            ) from error
         with self._guard:
             self._loaded[name, digest] = predictor
             while len(self._loaded) > MOST_LOADED:

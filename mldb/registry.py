@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
+from importlib.util import find_spec
 from typing import Any, Final
 
 from mldb.errors import UsageError
@@ -18,6 +19,7 @@ from mldb.errors import UsageError
 GROUP: Final = "mldb.handlers"
 Function = Callable[[Any], Any]
 _BUILT_IN_QUERIES: Final[Mapping[str, tuple[str, ...]]] = {"train": ("query",), "backfill": ("query",)}
+_LEARNING: Final = ("numpy", "sklearn", "skops")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ def queries_of(kind: str) -> tuple[str, ...]:
 def _installed() -> dict[str, Handler]:
     found: dict[str, Handler] = {}
     for point in metadata.entry_points(group=GROUP):
+        if point.name in _BUILT_IN_QUERIES and not all(find_spec(name) for name in _LEARNING):
+            continue  # left to a worker that has them
         found[point.name] = Handler(point.name, _Lazy(point.value), _BUILT_IN_QUERIES.get(point.name, ()))
     return found
 

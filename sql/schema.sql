@@ -301,7 +301,7 @@ SELECT job.id, job.kind, job.target_name, job.status, job.progress,
          WHEN job.finished_at_ms IS NOT NULL AND job.stopped_at_ms IS NULL THEN
            coalesce(job.message || '; ', '') || 'its handler has not stopped yet'
          WHEN job.status <> 'queued' THEN job.message
-         WHEN job.due = 0 THEN
+         WHEN job.due = 0 AND job.run_at_ms > (julianday('now') - 2440587.5) * 86400000 THEN
            coalesce(job.message || '; ', '')
            || CASE WHEN job.attempt > 0 THEN 'waiting for a retry at ' ELSE 'waiting until ' END
            || strftime('%Y-%m-%d %H:%M:%S', job.run_at_ms / 1000, 'unixepoch') || ' UTC'

@@ -17,6 +17,7 @@ def hold(task):
         while True:
             pass
     threading.Event().wait()
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background programs ignore it
 queue = mldb.open(sys.argv[1], workers=2, handlers={"hold": hold})
 for target in ("idle", "busy", "behind", "behind"):
     queue.submit("hold", target)

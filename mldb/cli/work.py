@@ -166,7 +166,11 @@ def _import_handlers(modules: list[str]) -> None:
     if not {"", here} & set(sys.path):
         sys.path.insert(0, here)
     for module in modules:
+        if module.endswith(".py") or os.sep in module or "," in module:
+            raise UsageError(f"--handlers takes names of modules, such as shop.jobs, with spaces between; not {module}")
         try:
             importlib.import_module(module)
+        except SyntaxError as error:
+            raise UsageError(f"cannot import {module}: {error.msg}, {error.filename} line {error.lineno}") from error
         except ImportError as error:
             raise UsageError(f"cannot import {module}: {error}; is it in this directory, or installed?") from error

@@ -52,6 +52,9 @@ def find(connection: apsw.Connection, reference: str) -> tuple[str, int, str]:
     else:
         name = reference
     if row is None:
+        last = int(connection.execute(_MODELS["next_model_version"], {"name": name}).get) - 1
+        if last > 0:
+            raise ModelError(f"model {name!r} has no version {number}; its last one is {last}")
         raise ModelError(_missing(connection, reference, name))
     return name, row[0], row[1]
 
