@@ -51,10 +51,10 @@ static void cursor_reset(Cursor *cursor){
 
 int cursor_open(sqlite3_vtab *table, sqlite3_vtab_cursor **made){
   Cursor *cursor = sqlite3_malloc(sizeof(*cursor));
-  (void)table;
   if( cursor==0 ) return SQLITE_NOMEM;
   memset(cursor, 0, sizeof(*cursor));
   cursor->rows.fault = &cursor->fault;
+  cursor->fault.surface = ((JobsTable*)table)->surface;
   *made = &cursor->base;
   return SQLITE_OK;
 }
