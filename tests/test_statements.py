@@ -290,3 +290,14 @@ def test_a_named_statement_that_does_not_exist_is_an_error():
 
 def test_apsw_brings_a_sqlite_without_the_wal_reset_fault():
     assert tuple(map(int, apsw.sqlite_lib_version().split("."))) >= (3, 51, 3)
+
+
+def test_a_scan_without_dear_columns_has_the_columns_of_the_list(connection):
+    def names(sql):
+        cursor = connection.cursor()
+        cursor.execute(sql, dict.fromkeys(("first", "last", "kind", "target_name", "count"), 1))
+        return [name for name, _ in cursor.get_description()]
+
+    connection.execute("INSERT INTO ml_job (kind, target_name) VALUES ('1', '1')")
+
+    assert names(statements("jobs")["scan_jobs_up"]) == names(statements("jobs")["list_jobs_up"])

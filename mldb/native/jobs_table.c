@@ -10,6 +10,8 @@
 SQLITE_EXTENSION_INIT3
 
 #define FULL_SCAN 1000000.0
+#define BIT(column) ((sqlite3_uint64)1<<(column))
+#define DEAR_COLUMNS (BIT(JOB_SPEC)|BIT(JOB_DURATION)|BIT(JOB_MESSAGE))
 
 static const char *const insert_columns[] = {INSERT_COLUMNS};
 static const char *const option_columns[] = {INSERT_OPTION_COLUMNS};
@@ -127,6 +129,7 @@ static double cost_of(const char *plan){
       case PLAN_KIND: cost *= 0.5; break;
       case PLAN_TARGET: cost *= 0.3; break;
       case PLAN_UP:
+      case PLAN_CHEAP:
       case PLAN_DOWN: break;
       default: cost *= 0.7; break;
     }
@@ -167,6 +170,7 @@ static int table_best_index(sqlite3_vtab *base, sqlite3_index_info *info){
     info->orderByConsumed = 1;
     if( info->aOrderBy[0].desc ) plan[0] = PLAN_DOWN;
   }
+  if( plan[0]==PLAN_UP && (info->colUsed & DEAR_COLUMNS)==0 ) plan[0] = PLAN_CHEAP;
   if( limit>=0 && clean && (info->orderByConsumed || info->nOrderBy==0) ){
     plan[1+used++] = PLAN_LIMIT;
     plan[1+used] = 0;

@@ -136,13 +136,14 @@ typedef struct JobsTable {
 
 int table_fault(sqlite3_vtab *table, Fault *fault);
 
-/* The columns of ML_JOBS that the code knows by their place; the first eleven never move. */
-enum { JOB_ID = 0, JOB_KIND = 1, JOB_TARGET = 2, JOB_STATUS = 3, JOB_SPEC = 9 };
+/* The columns of ML_JOBS that the code knows by their place. */
+enum { JOB_ID = 0, JOB_KIND = 1, JOB_TARGET = 2, JOB_STATUS = 3, JOB_SPEC = 9, JOB_DURATION = 17, JOB_MESSAGE = 18 };
 
-/* The words of a plan of ML_JOBS: one letter per value that xFilter gets, behind 'u' or 'd' for the order. */
+/* The words of a plan of ML_JOBS: one letter per value that xFilter gets, behind one for the order. */
 enum {
   PLAN_UP = 'u',
   PLAN_DOWN = 'd',
+  PLAN_CHEAP = 'c',  /* up, and without the columns that cost something to make */
   PLAN_ID = 'i',
   PLAN_ABOVE = '>',
   PLAN_FROM = 'f',
