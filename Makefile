@@ -52,7 +52,10 @@ $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml $(VENV)/.made
+# The library that is installed is built from these.
+LIBRARY = setup.py $(wildcard mldb/native/* sql/*.sql sql/migrations/*.sql)
+
+$(VENV)/.dev: pyproject.toml $(filter-out %.so,$(LIBRARY)) $(VENV)/.made
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev,ml]'
 	@touch $@
 

@@ -24,7 +24,8 @@ class BuildLibrary(build_ext):
         return str(Path(*fullname.split(".")).with_suffix(".so"))
 
     def build_extension(self, ext: Extension) -> None:
-        """Make the header from sql/, then the library."""
+        """Make the header from sql/, then the library; always, since setuptools does not know what it depends on."""
+        self.force = True
         runpy.run_path(str(HERE / NATIVE / "generate.py"))["main"](str(Path(self.build_temp) / "ml_sql.h"))
         ext.include_dirs.append(self.build_temp)
         super().build_extension(ext)
@@ -36,7 +37,6 @@ setup(
         Extension(
             "mldb.native.ml_jobs",
             sorted(str(NATIVE / path.name) for path in (HERE / NATIVE).glob("*.c")),
-            depends=[str(NATIVE / "ml_jobs.h"), str(NATIVE / "generate.py")],
             extra_compile_args=["-std=c11", "-fvisibility=hidden"],
             optional=True,
         )

@@ -59,6 +59,10 @@ SELECT count(*) FROM main.sqlite_schema;
 -- Gives 1; inside a statement that was interrupted it fails with SQLITE_INTERRUPT.
 SELECT 1;
 
+-- name: meet_jobs
+-- Gives nothing; preparing it makes a connection meet the virtual table ML_JOBS.
+SELECT 1 FROM ML_JOBS LIMIT 0;
+
 -- name: shown
 -- Gives a value as SQL would write it, shortened.
 SELECT CASE :value WHEN 9e999 THEN '9e999' WHEN -9e999 THEN '-9e999' ELSE substr(quote(:value), 1, 60) END;

@@ -86,6 +86,18 @@ SELECT *
  ORDER BY job.id
  LIMIT :count;
 
+-- name: scan_jobs_up
+-- As list_jobs_up, but with NULL for the columns that cost something to make: spec_json, duration_ms and message.
+SELECT id, kind, target_name, status, progress, created_at_ms, started_at_ms, finished_at_ms, error_message,
+       NULL AS spec_json, metrics_json, priority, run_at_ms, attempt, max_attempts, owner, stopped_at_ms,
+       NULL AS duration_ms, NULL AS message, tag, retry_of
+  FROM main.ml_job AS job
+ WHERE job.id BETWEEN :first AND :last
+   AND (:kind IS NULL OR job.kind = :kind)
+   AND (:target_name IS NULL OR job.target_name = :target_name)
+ ORDER BY job.id
+ LIMIT :count;
+
 -- name: list_jobs_down
 -- Gives jobs of a range of ids, highest first; kind and target_name filter when they are not NULL.
 SELECT *

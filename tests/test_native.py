@@ -256,3 +256,18 @@ def test_without_the_library_its_path_says_what_is_missing(monkeypatch, tmp_path
 def test_a_connection_that_cannot_load_extensions_is_told_so():
     with pytest.raises(mldb.UsageError, match="cannot load extensions"):
         mldb.load(object())
+
+
+def test_a_connection_can_be_closed_at_any_moment(tmp_path, path, connect):
+    compiler = shutil.which("cc")
+    if compiler is None or not Path("/usr/include/sqlite3.h").exists():
+        pytest.skip("there is no C compiler or no SQLite library to link here")
+    source = Path(__file__).parent / "native_closing.c"
+    subprocess.run([compiler, "-g", "-o", tmp_path / "closing", source, "-lsqlite3"], check=True)
+    valgrind = shutil.which("valgrind")
+    checker = [valgrind, "-q", "--leak-check=full", "--error-exitcode=9"] if valgrind else []
+
+    done = subprocess.run([*checker, tmp_path / "closing", LIBRARY, path], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    assert connect().execute("SELECT count(*), min(kind), max(kind) FROM ml_job").get == (6, "noop", "noop")

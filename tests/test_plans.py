@@ -24,6 +24,7 @@ HOT = {
     ("jobs", "delete_jobs"): [ROWID],
     ("jobs", "get_job"): [ROWID],
     ("jobs", "list_jobs_up"): [ROWID],
+    ("jobs", "scan_jobs_up"): [ROWID],
     ("jobs", "list_jobs_down"): [ROWID],
     ("jobs", "pick_jobs_up"): [f"ml_job_{each}" for each in ("queued", "running", "completed", "failed", "cancelled")],
     ("jobs", "pick_jobs_down"): [

@@ -49,7 +49,7 @@ void require_wal(sqlite3 *db, Fault *fault){
 
 /* Gives 1 when our own tables, whose rules call JSON functions, work on a connection that distrusts schemas. */
 static int json_is_harmless(void){
-  Fault fault = {SQLITE_OK, 0};
+  Fault fault = {SQLITE_OK, 0, 0};
   sqlite3 *db = 0;
   int harmless = 0;
   if( sqlite3_open_v2(":memory:", &db, SQLITE_OPEN_READWRITE|SQLITE_OPEN_CREATE|SQLITE_OPEN_NOMUTEX, 0)==SQLITE_OK ){

@@ -41,7 +41,7 @@ static double seconds_of(Surface *surface, const char *function, sqlite3_value *
 
 /* ml_init(): makes or migrates the schema and switches to WAL; 1 when that did something. */
 static void ml_init(sqlite3_context *context, int count, sqlite3_value **values){
-  Fault fault = {SQLITE_OK, 0};
+  Fault fault = {SQLITE_OK, 0, 0};
   int done = schema_prepare(sqlite3_user_data(context), &fault);
   (void)count;
   (void)values;
@@ -53,7 +53,7 @@ static void ml_init(sqlite3_context *context, int count, sqlite3_value **values)
 static void ml_submit(sqlite3_context *context, int count, sqlite3_value **values){
   Surface *surface = sqlite3_user_data(context);
   Submission job = {values[0], values[1], values[2], count>3 ? values[3] : 0};
-  Fault fault = {SQLITE_OK, 0};
+  Fault fault = {SQLITE_OK, 0, surface};
   Writing writing;
   require_writable(surface, &fault);
   check_queries(surface, &job, &fault);
@@ -66,7 +66,7 @@ static void ml_submit(sqlite3_context *context, int count, sqlite3_value **value
 /* ml_cancel(id): 1 when the job was not over, 0 when it was or is unknown. */
 static void ml_cancel(sqlite3_context *context, int count, sqlite3_value **values){
   Surface *surface = sqlite3_user_data(context);
-  Fault fault = {SQLITE_OK, 0};
+  Fault fault = {SQLITE_OK, 0, surface};
   Writing writing;
   sqlite3_int64 id = job_id(surface, "ml_cancel", values[0], &fault);
   (void)count;
@@ -80,7 +80,7 @@ static void ml_cancel(sqlite3_context *context, int count, sqlite3_value **value
 /* ml_retry(id): adds a job like a terminal one and gives its id; NULL for an unknown one. */
 static void ml_retry(sqlite3_context *context, int count, sqlite3_value **values){
   Surface *surface = sqlite3_user_data(context);
-  Fault fault = {SQLITE_OK, 0};
+  Fault fault = {SQLITE_OK, 0, surface};
   Writing writing;
   sqlite3_int64 made = 0, id = job_id(surface, "ml_retry", values[0], &fault);
   (void)count;
@@ -128,7 +128,7 @@ static sqlite3_int64 prune_in_batches(Surface *surface, sqlite3_int64 before, Fa
 /* ml_prune(seconds): removes terminal jobs that finished at least so long ago; gives how many. */
 static void ml_prune(sqlite3_context *context, int count, sqlite3_value **values){
   Surface *surface = sqlite3_user_data(context);
-  Fault fault = {SQLITE_OK, 0};
+  Fault fault = {SQLITE_OK, 0, surface};
   double seconds = seconds_of(surface, "ml_prune", values[0], &fault);
   sqlite3_int64 last, before = now_ms() - (sqlite3_int64)(seconds*1000.0+0.5);
   (void)count;
@@ -151,7 +151,7 @@ static void ml_prune(sqlite3_context *context, int count, sqlite3_value **values
 /* ml_wait(id [, seconds]): gives the status of a job once it is over, or at the deadline. */
 static void ml_wait(sqlite3_context *context, int count, sqlite3_value **values){
   Surface *surface = sqlite3_user_data(context);
-  Fault fault = {SQLITE_OK, 0};
+  Fault fault = {SQLITE_OK, 0, surface};
   sqlite3_int64 id = job_id(surface, "ml_wait", values[0], &fault);
   double seconds = -1.0;
   char *status = 0;
@@ -171,7 +171,7 @@ static void ml_wait(sqlite3_context *context, int count, sqlite3_value **values)
 /* ml_version(): which versions are at work, how the database commits, and known faults, as a JSON object. */
 static void ml_version(sqlite3_context *context, int count, sqlite3_value **values){
   Surface *surface = sqlite3_user_data(context);
-  Fault fault = {SQLITE_OK, 0};
+  Fault fault = {SQLITE_OK, 0, surface};
   Query mode, query;
   (void)count;
   (void)values;

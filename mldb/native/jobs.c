@@ -109,11 +109,12 @@ sqlite3_int64 job_submit(sqlite3 *db, const Submission *job, Fault *fault){
    && sqlite3_value_type(job->target)==SQLITE_TEXT && (spec==SQLITE_TEXT || spec==SQLITE_NULL) ){
     id = submit_plain(db, job, fault);
     if( fault->code==SQLITE_CONSTRAINT ){
-      Fault plain = {SQLITE_OK, 0};
+      Fault plain = {SQLITE_OK, 0, 0};
       require_sound(db, job, &plain);
       if( plain.code!=SQLITE_OK ){
         fault_clear(fault);
-        *fault = plain;
+        fault->code = plain.code;
+        fault->words = plain.words;
       }
     }
   }else{

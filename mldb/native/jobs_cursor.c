@@ -51,10 +51,10 @@ static void cursor_reset(Cursor *cursor){
 
 int cursor_open(sqlite3_vtab *table, sqlite3_vtab_cursor **made){
   Cursor *cursor = sqlite3_malloc(sizeof(*cursor));
-  (void)table;
   if( cursor==0 ) return SQLITE_NOMEM;
   memset(cursor, 0, sizeof(*cursor));
   cursor->rows.fault = &cursor->fault;
+  cursor->fault.surface = ((JobsTable*)table)->surface;
   *made = &cursor->base;
   return SQLITE_OK;
 }
@@ -234,7 +234,7 @@ int cursor_filter(sqlite3_vtab_cursor *base, int number, const char *plan, int c
     if( cursor->statuses ){
       cursor->has_more = 1;
     }else{
-      open_rows(cursor, cursor->is_down ? SQL_list_jobs_down : SQL_list_jobs_up);
+      open_rows(cursor, cursor->is_down ? SQL_list_jobs_down : plan[0]==PLAN_CHEAP ? SQL_scan_jobs_up : SQL_list_jobs_up);
       query_int(&cursor->rows, ":first", cursor->first);
       query_int(&cursor->rows, ":last", cursor->last);
       query_int(&cursor->rows, ":count", cursor->left);

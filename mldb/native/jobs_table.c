@@ -10,6 +10,8 @@
 SQLITE_EXTENSION_INIT3
 
 #define FULL_SCAN 1000000.0
+#define BIT(column) ((sqlite3_uint64)1<<(column))
+#define DEAR_COLUMNS (BIT(JOB_SPEC)|BIT(JOB_DURATION)|BIT(JOB_MESSAGE))
 
 static const char *const insert_columns[] = {INSERT_COLUMNS};
 static const char *const option_columns[] = {INSERT_OPTION_COLUMNS};
@@ -30,6 +32,8 @@ int table_fault(sqlite3_vtab *table, Fault *fault){
 static int table_disconnect(sqlite3_vtab *base){
   JobsTable *table = (JobsTable*)base;
   int each;
+  if( --table->surface->tables==0 ) kept_drop(&table->surface->host_kept);
+  surface_release(table->surface);
   for(each=0; each<table->columns; each++) sqlite3_free(table->names[each]);
   sqlite3_free(table->names);
   sqlite3_free(table);
@@ -69,7 +73,7 @@ static char *table_columns(JobsTable *table, Fault *fault){
 
 static int table_connect(sqlite3 *db, void *given, int count, const char *const *words, sqlite3_vtab **made,
                          char **problem){
-  Fault fault = {SQLITE_OK, 0};
+  Fault fault = {SQLITE_OK, 0, 0};
   JobsTable *table = sqlite3_malloc(sizeof(*table));
   char *declaration;
   int code;
@@ -77,7 +81,9 @@ static int table_connect(sqlite3 *db, void *given, int count, const char *const 
   (void)words;
   if( table==0 ) return SQLITE_NOMEM;
   memset(table, 0, sizeof(*table));
-  table->surface = given;
+  /* Held: a module that is replaced goes before its table. */
+  table->surface = surface_hold(given);
+  table->surface->tables++;
   declaration = table_columns(table, &fault);
   if( fault.code==SQLITE_OK && declaration==0 ) fault.code = SQLITE_NOMEM;
   code = fault.code==SQLITE_OK ? sqlite3_declare_vtab(db, declaration) : fault.code;
@@ -123,6 +129,7 @@ static double cost_of(const char *plan){
       case PLAN_KIND: cost *= 0.5; break;
       case PLAN_TARGET: cost *= 0.3; break;
       case PLAN_UP:
+      case PLAN_CHEAP:
       case PLAN_DOWN: break;
       default: cost *= 0.7; break;
     }
@@ -163,6 +170,7 @@ static int table_best_index(sqlite3_vtab *base, sqlite3_index_info *info){
     info->orderByConsumed = 1;
     if( info->aOrderBy[0].desc ) plan[0] = PLAN_DOWN;
   }
+  if( plan[0]==PLAN_UP && (info->colUsed & DEAR_COLUMNS)==0 ) plan[0] = PLAN_CHEAP;
   if( limit>=0 && clean && (info->orderByConsumed || info->nOrderBy==0) ){
     plan[1+used++] = PLAN_LIMIT;
     plan[1+used] = 0;
@@ -179,8 +187,9 @@ static int table_best_index(sqlite3_vtab *base, sqlite3_index_info *info){
 
 /* Asked once per statement or transaction that writes. */
 static int table_begin(sqlite3_vtab *base){
-  Fault fault = {SQLITE_OK, 0};
-  require_writable(((JobsTable*)base)->surface, &fault);
+  Surface *surface = ((JobsTable*)base)->surface;
+  Fault fault = {SQLITE_OK, 0, surface};
+  require_writable(surface, &fault);
   return table_fault(base, &fault);
 }
 
@@ -300,7 +309,7 @@ static void delete(JobsTable *table, sqlite3_int64 row, Fault *fault){
 
 static int table_update(sqlite3_vtab *base, int count, sqlite3_value **values, sqlite3_int64 *rowid){
   JobsTable *table = (JobsTable*)base;
-  Fault fault = {SQLITE_OK, 0};
+  Fault fault = {SQLITE_OK, 0, table->surface};
   if( count==1 ){
     delete(table, sqlite3_value_int64(values[0]), &fault);
   }else if( !is_given(values[0]) ){

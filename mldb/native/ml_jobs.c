@@ -42,6 +42,7 @@
 */
 #define _POSIX_C_SOURCE 200809L
 
+#include <string.h>
 #include <unistd.h>
 
 #include "ml_jobs.h"
@@ -68,11 +69,10 @@ int sqlite3_mljobs_init(sqlite3 *db, char **problem, const sqlite3_api_routines 
   SQLITE_EXTENSION_INIT2(api);
   surface = sqlite3_malloc(sizeof(*surface));
   if( surface==0 ) return SQLITE_NOMEM;
+  memset(surface, 0, sizeof(*surface));
   surface->db = db;
-  surface->writer = 0;
   surface->pid = getpid();
   surface->holders = 1;
-  surface->is_ready = 0;
   code = functions_install(surface);
   if( code==SQLITE_OK ) code = jobs_table_install(surface);
   surface_release(surface);

@@ -7,10 +7,30 @@
 #include <sqlite3ext.h>
 #include <sys/types.h>
 
-/* What went wrong. The first fault of a call stays; whatever follows does nothing. */
+/* Statements that stay prepared for a connection, because preparing one costs more than running it. */
+#define KEPT_STATEMENTS 16
+typedef struct Kept {
+  const char *sql[KEPT_STATEMENTS];
+  sqlite3_stmt *stmt[KEPT_STATEMENTS];  /* NULL while it is in use, and where there is none */
+} Kept;
+
+/* What stands behind the functions and ML_JOBS of one host connection. */
+typedef struct Surface {
+  sqlite3 *db;       /* the host's */
+  sqlite3 *writer;   /* ours, beside it; opened by the first write that needs it */
+  pid_t pid;         /* of the process that loaded us */
+  int holders;       /* functions, modules and tables that point here */
+  int tables;        /* how often ML_JOBS is connected; 0 or 1 but for a moment */
+  int is_ready;      /* the schema was looked at and is ours */
+  Kept host_kept;    /* only while ML_JOBS is connected: SQLite disconnects it before it closes the host's connection */
+  Kept writer_kept;
+} Surface;
+
+/* What went wrong in a call. The first fault stays; whatever follows does nothing. */
 typedef struct Fault {
-  int code;     /* SQLITE_OK while nothing did */
-  char *words;  /* for the user, from sqlite3_malloc; NULL when memory ran out */
+  int code;          /* SQLITE_OK while nothing did */
+  char *words;       /* for the user, from sqlite3_malloc; NULL when memory ran out */
+  Surface *surface;  /* whose statements the call may keep prepared; NULL for none */
 } Fault;
 
 /* fault.c: gives the code, so that a caller can return it. */
@@ -22,6 +42,7 @@ void fault_report(Fault *fault, sqlite3_context *context);
 /* One run of a statement of sql/: open, bind by name, step, close. Everything is quiet after a fault. */
 typedef struct Query {
   sqlite3 *db;
+  const char *sql;
   sqlite3_stmt *stmt;
   Fault *fault;
 } Query;
@@ -33,19 +54,11 @@ void query_text(Query *query, const char *name, const char *value);
 void query_value(Query *query, const char *name, sqlite3_value *value);
 int query_step(Query *query);
 int query_close(Query *query);
+void kept_drop(Kept *kept);
 int query_run(sqlite3 *db, const char *sql, Fault *fault);
 sqlite3_int64 query_number(sqlite3 *db, const char *sql, Fault *fault);
 char *query_copy(Query *query, int column);
 char *shown(sqlite3 *db, sqlite3_value *value, Fault *fault);
-
-/* What stands behind the functions and ML_JOBS of one host connection. */
-typedef struct Surface {
-  sqlite3 *db;      /* the host's */
-  sqlite3 *writer;  /* ours, beside it; opened by the first write that needs it */
-  pid_t pid;        /* of the process that loaded us */
-  int holders;      /* functions and modules that point here */
-  int is_ready;     /* the schema was looked at and is ours */
-} Surface;
 
 /* beside.c: connections of ours beside the host's. */
 const char *main_file(sqlite3 *host, Fault *fault);
@@ -123,13 +136,14 @@ typedef struct JobsTable {
 
 int table_fault(sqlite3_vtab *table, Fault *fault);
 
-/* The columns of ML_JOBS that the code knows by their place; the first eleven never move. */
-enum { JOB_ID = 0, JOB_KIND = 1, JOB_TARGET = 2, JOB_STATUS = 3, JOB_SPEC = 9 };
+/* The columns of ML_JOBS that the code knows by their place. */
+enum { JOB_ID = 0, JOB_KIND = 1, JOB_TARGET = 2, JOB_STATUS = 3, JOB_SPEC = 9, JOB_DURATION = 17, JOB_MESSAGE = 18 };
 
-/* The words of a plan of ML_JOBS: one letter per value that xFilter gets, behind 'u' or 'd' for the order. */
+/* The words of a plan of ML_JOBS: one letter per value that xFilter gets, behind one for the order. */
 enum {
   PLAN_UP = 'u',
   PLAN_DOWN = 'd',
+  PLAN_CHEAP = 'c',  /* up, and without the columns that cost something to make */
   PLAN_ID = 'i',
   PLAN_ABOVE = '>',
   PLAN_FROM = 'f',

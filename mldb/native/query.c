@@ -1,17 +1,74 @@
 /*
-** query.c: runs a statement of sql/ once. Parameters are bound by name. Nothing is kept prepared: a statement of ours
-** left on the host's connection would keep the host from closing it.
+** query.c: runs a statement of sql/ once. Parameters are bound by name.
+**
+** Statements stay prepared on our own connection. On the host's they do only while ML_JOBS is connected there, and are let
+** go when SQLite disconnects it: a statement of ours that is left would keep the host from closing its connection.
 */
+#include <string.h>
+
 #include "ml_jobs.h"
 #include "ml_sql.h"
 
 SQLITE_EXTENSION_INIT3
 
+/* Gives where the statements of a connection are kept; NULL for nowhere. */
+static Kept *kept_for(const Query *query){
+  Surface *surface = query->fault->surface;
+  /* A prepared pragma may give the value of the time when it was prepared. */
+  if( surface==0 || sqlite3_strnicmp(query->sql, "PRAGMA", 6)==0 ) return 0;
+  if( query->db==surface->writer ) return &surface->writer_kept;
+  return query->db==surface->db && surface->tables>0 ? &surface->host_kept : 0;
+}
+
+static sqlite3_stmt *take(Kept *kept, const char *sql){
+  int each;
+  for(each=0; kept && each<KEPT_STATEMENTS; each++){
+    sqlite3_stmt *stmt = kept->stmt[each];
+    if( stmt && (kept->sql[each]==sql || strcmp(kept->sql[each], sql)==0) ){
+      kept->stmt[each] = 0;
+      return stmt;
+    }
+  }
+  return 0;
+}
+
+/* Keeps a statement if there is room, else lets it go. */
+static void put_back(Kept *kept, const char *sql, sqlite3_stmt *stmt){
+  int each;
+  for(each=0; kept && stmt && each<KEPT_STATEMENTS; each++){
+    if( kept->stmt[each]==0 ){
+      sqlite3_reset(stmt);
+      sqlite3_clear_bindings(stmt);
+      kept->sql[each] = sql;
+      kept->stmt[each] = stmt;
+      return;
+    }
+  }
+  sqlite3_finalize(stmt);
+}
+
+/* Lets all of them go. */
+void kept_drop(Kept *kept){
+  int each;
+  for(each=0; each<KEPT_STATEMENTS; each++){
+    sqlite3_finalize(kept->stmt[each]);
+    kept->stmt[each] = 0;
+  }
+}
+
 void query_open(Query *query, sqlite3 *db, const char *sql, Fault *fault){
   query->db = db;
-  query->stmt = 0;
+  query->sql = sql;
   query->fault = fault;
-  if( fault->code==SQLITE_OK ) fault_of(fault, db, sqlite3_prepare_v2(db, sql, -1, &query->stmt, 0));
+  query->stmt = 0;
+  if( fault->code==SQLITE_OK ){
+    Kept *kept = kept_for(query);
+    query->stmt = take(kept, sql);
+    if( query->stmt==0 ){
+      unsigned flags = kept ? SQLITE_PREPARE_PERSISTENT : 0;
+      fault_of(fault, db, sqlite3_prepare_v3(db, sql, -1, flags, &query->stmt, 0));
+    }
+  }
 }
 
 /* The place of a parameter; 0, which no bind accepts, after a fault. */
@@ -51,7 +108,7 @@ int query_step(Query *query){
 }
 
 int query_close(Query *query){
-  sqlite3_finalize(query->stmt);
+  if( query->stmt ) put_back(kept_for(query), query->sql, query->stmt);
   query->stmt = 0;
   return query->fault->code;
 }

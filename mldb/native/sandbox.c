@@ -196,7 +196,7 @@ static int characters_of(const char *text){
 
 /* A fault unless a text is one SELECT that only reads the user's own tables. */
 static void check(sqlite3 *db, const char *sql, int bytes, Fault *fault){
-  Sandbox sandbox = {db, 0, 0, 0, {SQLITE_OK, 0}};
+  Sandbox sandbox = {db, 0, 0, 0, {SQLITE_OK, 0, 0}};
   sqlite3_stmt *stmt = 0;
   const char *tail = "";
   char *unprepared;
@@ -237,7 +237,7 @@ static void check(sqlite3 *db, const char *sql, int bytes, Fault *fault){
 /* Inside a transaction that is still open its tables are not there yet for our connection: what is missing is left for
 ** the job to find. */
 static void forgive_missing(sqlite3 *db, Fault *fault){
-  Fault asking = {SQLITE_OK, 0};
+  Fault asking = {SQLITE_OK, 0, 0};
   Query query;
   query_open(&query, db, SQL_is_missing, &asking);
   query_text(&query, ":words", fault->words);

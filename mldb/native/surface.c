@@ -19,10 +19,11 @@ Surface *surface_hold(Surface *surface){
   return surface;
 }
 
-/* Called by SQLite for each function and module that goes. */
+/* Called for each function, module and table that goes. */
 void surface_release(void *given){
   Surface *surface = given;
   if( --surface->holders>0 ) return;
+  kept_drop(&surface->writer_kept);
   sqlite3_close(surface->writer);
   sqlite3_free(surface);
 }
@@ -90,6 +91,17 @@ static sqlite3 *writer_of(Surface *surface, Fault *fault){
   return surface->writer;
 }
 
+/* Connects ML_JOBS on the host's connection, so that statements can be kept there: SQLite will say when they must go. */
+static void keep_on_host(Surface *surface){
+  if( surface->tables==0 ){
+    Fault ignored = {SQLITE_OK, 0, 0};
+    Query query;
+    query_open(&query, surface->db, SQL_meet_jobs, &ignored);
+    query_close(&query);
+    fault_clear(&ignored);
+  }
+}
+
 /* Finds the connection to write on. `several` statements that hold together get a transaction. Call writing_end. */
 void writing_begin(Writing *writing, Surface *surface, int several, Fault *fault){
   writing->surface = surface;
@@ -98,6 +110,7 @@ void writing_begin(Writing *writing, Surface *surface, int several, Fault *fault
   writing->rowid = sqlite3_last_insert_rowid(surface->db);
   if( fault->code!=SQLITE_OK ) return;
   if( is_inside(surface) ){
+    keep_on_host(surface);
     writing->db = surface->db;
     return;
   }
@@ -113,7 +126,7 @@ int writing_end(Writing *writing, Fault *fault){
     query_run(writing->db, SQL_commit, fault);
     /* After a full disk or an I/O error SQLite has rolled back already. */
     if( !sqlite3_get_autocommit(writing->db) ){
-      Fault ignored = {SQLITE_OK, 0};
+      Fault ignored = {SQLITE_OK, 0, 0};
       query_run(writing->db, SQL_rollback, &ignored);
       fault_clear(&ignored);
     }

@@ -85,7 +85,7 @@ static void sleep_or_notice(Watch *watch, double seconds){
 /* A nested statement fails at once when the one that runs us was interrupted; sqlite3_is_interrupted() came only with
 ** SQLite 3.41. */
 static int is_interrupted(sqlite3 *host){
-  Fault fault = {SQLITE_OK, 0};
+  Fault fault = {SQLITE_OK, 0, 0};
   int interrupted;
   query_run(host, SQL_do_nothing, &fault);
   interrupted = fault.code==SQLITE_INTERRUPT;

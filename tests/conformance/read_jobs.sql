@@ -125,8 +125,12 @@ SELECT id FROM ML_JOBS WHERE id IN (3, 1, 2, 999) ORDER BY id;
 = 3
 SELECT count(*) FROM (SELECT * FROM ML_JOBS EXCEPT SELECT * FROM ML_JOB_LIST);
 = 0
+SELECT count(*) FROM (SELECT id, kind, target_name, status, progress, created_at_ms, started_at_ms, finished_at_ms, error_message, metrics_json, priority, run_at_ms, attempt, max_attempts, owner, stopped_at_ms, tag, retry_of FROM ML_JOBS EXCEPT SELECT id, kind, target_name, status, progress, created_at_ms, started_at_ms, finished_at_ms, error_message, metrics_json, priority, run_at_ms, attempt, max_attempts, owner, stopped_at_ms, tag, retry_of FROM ML_JOB_LIST);
+= 0
 SELECT count(*) FROM (SELECT * FROM ML_JOB_LIST EXCEPT SELECT * FROM ML_JOBS);
 = 0
+SELECT count(spec_json), count(message), count(duration_ms) FROM ML_JOBS;
+= 300|195|37
 SELECT id, typeof(id), typeof(progress), typeof(started_at_ms), typeof(spec_json) FROM ML_JOBS WHERE id = 1;
 = 1|integer|integer|null|text
 SELECT sum(ml_cancel(id)) FROM ML_JOBS WHERE status = 'queued';
