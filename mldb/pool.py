@@ -45,11 +45,6 @@ class Pool:
         self._thread = threading.Thread(target=self._dispatch, name="mldb-dispatcher", daemon=False)
 
     @property
-    def worker_id(self) -> str:
-        """The id under which this pool owns jobs."""
-        return self._dispatcher.worker.id
-
-    @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of job that this pool runs, sorted."""
         return tuple(sorted(self._handlers()))

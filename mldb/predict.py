@@ -48,9 +48,9 @@ class Predictions:
             if known is not None:
                 self._loaded.move_to_end((name, digest))
                 return known
-        from mldb.learn.predictor import Predictor
-
         try:
+            from mldb.learn.predictor import Predictor
+
             predictor = Predictor.load(models.load(connection, name, version))
         except ModuleNotFoundError as error:
             raise ModelError(

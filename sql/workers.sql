@@ -52,7 +52,3 @@ DELETE FROM main.ml_worker WHERE id = :id;
 -- name: forget_kinds
 -- Removes what a worker runs.
 DELETE FROM main.ml_worker_kind WHERE worker_id = :id;
-
--- name: live_workers
--- Gives 1 while a worker has been heard of since a time.
-SELECT 1 FROM main.ml_worker WHERE heartbeat_at_ms >= :since LIMIT 1;

@@ -80,7 +80,6 @@ REST = {
     ("workers", "register_kind"),
     ("workers", "list_workers"),
     ("workers", "forget_kinds"),
-    ("workers", "live_workers"),
 }
 VALUES = {
     "id": "5",

@@ -72,8 +72,3 @@ def forget(connection: apsw.Connection, worker: str) -> None:
     """Remove a worker."""
     connection.execute(_WORKERS["forget_worker"], {"id": worker}).fetchall()
     connection.execute(_WORKERS["forget_kinds"], {"id": worker}).fetchall()
-
-
-def any_alive(connection: apsw.Connection, since: int) -> bool:
-    """Tell whether a worker has been heard of since a time."""
-    return connection.execute(_WORKERS["live_workers"], {"since": since}).get is not None
